@@ -20,7 +20,7 @@ use crate::mcp::support::Scene;
 use crate::odd;
 
 #[tokio::test]
-async fn p12_mcp01_a_server_of_a_workspace_runs_once_people_allow_it_and_not_before() {
+async fn p12_mcp01_a_workspace_server_runs_only_after_it_is_trusted() {
     let scene = Scene::start("plain").await;
     let server = scene.server_is("error").await;
     let error = &server["state"]["error"];
@@ -51,7 +51,7 @@ async fn t15_no_server_writes_a_line_of_its_own_into_the_log() {
 }
 
 #[tokio::test]
-async fn mcp12_t15_a_tool_is_called_after_people_allow_it_and_sees_no_secret_of_the_host() {
+async fn mcp12_t15_a_confirmed_tool_call_sees_no_secret_of_the_host() {
     let scene = Scene::ready("plain").await;
     let words = scene.call("t1", r#"odd echo {"text": "hello"}"#).await;
     assert!(words.contains("It answered:") && words.contains("hello"), "{words}");
@@ -72,7 +72,7 @@ async fn mcp12_t15_a_tool_is_called_after_people_allow_it_and_sees_no_secret_of_
 }
 
 #[tokio::test]
-async fn f3_mcp04_mcp05_a_crash_is_seen_and_people_stop_and_start_the_server() {
+async fn f3_mcp04_mcp05_a_crashed_server_is_shown_stopped_and_restarted() {
     let scene = Scene::ready("plain").await;
     let before = scene.history();
     let words = scene.call("t1", "odd die").await;
@@ -112,7 +112,7 @@ async fn f3_mcp04_a_server_that_crashes_says_why_and_when_it_is_tried_again_and_
 }
 
 #[tokio::test]
-async fn cus08_t15_what_is_switched_off_ends_with_everything_that_it_started() {
+async fn cus08_t15_disabling_a_server_ends_all_its_processes() {
     let scene = Scene::ready("plain").await;
     let words = scene.call("t1", "odd family").await;
     let child: u32 = words
@@ -135,7 +135,7 @@ async fn cus08_t15_what_is_switched_off_ends_with_everything_that_it_started() {
 }
 
 #[tokio::test]
-async fn p12_a_server_that_was_swapped_after_people_allowed_it_does_not_run() {
+async fn p12_a_server_that_changed_after_it_was_trusted_does_not_run() {
     let scene = Scene::ready("plain").await;
     let before = scene.starts();
     // The same server with another argument.
@@ -153,7 +153,7 @@ async fn p12_a_server_that_was_swapped_after_people_allowed_it_does_not_run() {
 }
 
 #[tokio::test]
-async fn mcp12_a_model_is_offered_the_tools_and_reads_what_they_give_back() {
+async fn mcp12_a_model_gets_the_tools_and_their_results() {
     let script = Script::by(|asked| match asked.last_results().first() {
         None => Reply::new().call("odd__echo", json!({ "text": "from the server" })),
         Some(_) => Reply::words("Done."),

@@ -169,7 +169,7 @@ fn watch_of_root_shows_agents_and_new_sessions() {
 }
 
 #[test]
-fn sessions_are_a_table_for_people() {
+fn sessions_list_prints_a_table() {
     let home = Home::new();
     let _host = home.host(&[]);
     home.run(&["sessions"]).code(0).says("no sessions yet");
@@ -182,7 +182,7 @@ fn sessions_are_a_table_for_people() {
 }
 
 #[test]
-fn refused_tokens_and_missing_hosts_are_told_apart() {
+fn rejected_tokens_and_missing_hosts_have_different_exit_codes() {
     let home = Home::new();
     home.run(&["sessions"]).code(69).says("start one with `innkeeper`");
     home.run(&["sessions", "--url", "ws://127.0.0.1:1"]).code(69);
@@ -203,7 +203,7 @@ fn refused_tokens_and_missing_hosts_are_told_apart() {
 }
 
 #[test]
-fn a_session_works_where_people_are_if_the_host_is_on_their_machine() {
+fn a_session_works_in_the_current_directory_on_a_local_host() {
     let home = Home::new();
     let host = home.host(&[]);
     let socket = home.path("inn.sock");

@@ -69,7 +69,7 @@ fn a_healthy_directory_is_well_with_and_without_its_host() {
 }
 
 #[test]
-fn permissions_and_keys_are_told_with_what_to_do() {
+fn doctor_advises_on_permissions_and_keys() {
     let home = furnished();
     fs::set_permissions(home.data("token"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(home.data(""), fs::Permissions::from_mode(0o755)).unwrap();
@@ -154,7 +154,7 @@ fn a_file_of_a_newer_version_is_left_alone() {
 }
 
 #[test]
-fn what_a_host_uses_is_not_moved_from_under_it() {
+fn doctor_does_not_move_a_store_in_use() {
     let home = Home::new();
     let host = home.host(&[]);
     home.run(&["send", "hello"]).code(0);
@@ -172,7 +172,7 @@ fn what_a_host_uses_is_not_moved_from_under_it() {
 }
 
 #[test]
-fn a_port_that_somebody_else_holds_is_named() {
+fn a_port_in_use_is_named() {
     let home = Home::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

@@ -64,7 +64,7 @@ impl Scene {
 }
 
 #[test]
-fn list_says_what_servers_do_why_and_what_to_do_about_it() {
+fn mcp_list_shows_status_reason_and_advice() {
     let scene = Scene::start(&[("odd", "plain")]);
     let shown = scene.mcp(&[]).code(0).says("No session works in");
     assert!(shown.stdout.starts_with("odd: failed\n  from file://"), "{shown:?}");
@@ -95,7 +95,7 @@ fn list_says_what_servers_do_why_and_what_to_do_about_it() {
 }
 
 #[test]
-fn list_says_that_there_is_nothing_where_there_is_nothing() {
+fn mcp_list_reports_that_there_are_no_servers() {
     let home = Home::new();
     let _host = home.host(&[]);
     home.run(&["mcp"]).code(0).says("no MCP server; .mcp.json");
@@ -109,7 +109,7 @@ fn list_says_that_there_is_nothing_where_there_is_nothing() {
 }
 
 #[test]
-fn call_prints_what_a_tool_answers_once_somebody_agrees() {
+fn mcp_call_prints_the_result_after_approval() {
     let scene = Scene::allowed(&[("odd", "plain"), ("two words", "plain")]);
     let text = r#"{"text": "hello"}"#;
     let asked = scene.mcp(&["call", "odd", "echo", text]).code(2);
@@ -134,7 +134,7 @@ fn call_prints_what_a_tool_answers_once_somebody_agrees() {
 }
 
 #[test]
-fn a_server_that_is_declared_as_disabled_stays_off_also_where_people_allowed_the_others() {
+fn a_server_declared_as_disabled_stays_off_when_others_are_trusted() {
     let scene = Scene::allowed(&[("odd", "plain")]);
     let file = scene.home.path("w/.mcp.json");
     let mut declared: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -214,7 +214,7 @@ fn inp06_a_question_of_a_server_is_answered_from_another_terminal() {
 }
 
 #[test]
-fn mcp04_start_and_stop_say_what_really_became_of_the_server() {
+fn mcp04_start_and_stop_report_the_real_status() {
     let scene = Scene::allowed(&[("odd", "plain"), ("bad", "crash")]);
     let nowhere = scene.mcp(&["start", "odd"]).code(5);
     nowhere.says("no session works in").says("--session");
@@ -231,7 +231,7 @@ fn mcp04_start_and_stop_say_what_really_became_of_the_server() {
 }
 
 #[test]
-fn a_server_of_the_configuration_is_listed_called_and_explained_with_where_it_is_from() {
+fn a_configured_server_is_listed_called_and_explained_with_its_origin() {
     let home = Home::new();
     let program = std::env::current_exe().unwrap().display().to_string();
     let text = format!(
@@ -284,7 +284,7 @@ fn the_current_directory_counts_for_a_host_of_this_machine_that_is_named_by_its_
 }
 
 #[test]
-fn p12_whoever_allows_what_nobody_was_asked_about_hears_which_place_is_meant() {
+fn p12_trusting_an_unknown_workspace_names_it() {
     let home = Home::new();
     home.write("w/readme", "");
     let directory = std::fs::canonicalize(home.path("w")).unwrap();
@@ -297,7 +297,7 @@ fn p12_whoever_allows_what_nobody_was_asked_about_hears_which_place_is_meant() {
 
 #[cfg(unix)]
 #[test]
-fn p12_a_place_is_found_through_a_link_to_it() {
+fn p12_trust_accepts_a_path_through_a_symlink() {
     let scene = Scene::start(&[("odd", "plain")]);
     scene.mcp(&["list"]).code(0);
     std::os::unix::fs::symlink(scene.home.path("w"), scene.home.path("link")).unwrap();

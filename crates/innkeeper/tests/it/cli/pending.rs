@@ -31,7 +31,7 @@ fn id(wait: &Value) -> &str {
 }
 
 #[test]
-fn pending_shows_what_is_awaited_and_approve_settles_it() {
+fn pending_lists_an_approval_and_approve_settles_it() {
     let home = Home::new();
     let _host = home.host(&[]);
     home.run(&["pending"]).code(0).says("Nothing waits for an answer.");
@@ -92,7 +92,7 @@ fn deny_tells_the_agent_why() {
 }
 
 #[test]
-fn results_are_let_through_or_kept_back_and_nothing_else() {
+fn results_are_approved_or_denied() {
     let home = Home::new();
     let _host = home.host(&[]);
     let sender = send(&home, "/result", 1);
@@ -166,7 +166,7 @@ fn questions_can_be_declined_and_pages_confirmed() {
 }
 
 #[test]
-fn whoever_answers_has_to_say_which_one_if_there_are_several() {
+fn several_pending_inputs_need_an_id() {
     let home = Home::new();
     let _host = home.host(&[]);
     for command in ["approve", "deny", "answer"] {
@@ -188,7 +188,7 @@ fn whoever_answers_has_to_say_which_one_if_there_are_several() {
 }
 
 #[test]
-fn what_the_host_refuses_is_said_and_stays_open() {
+fn a_rejected_answer_is_reported_and_stays_pending() {
     let home = Home::new();
     let _host = home.host(&[]);
     let sender = send(&home, "/confirm", 1);
@@ -204,7 +204,7 @@ fn what_the_host_refuses_is_said_and_stays_open() {
 
 /// Whoever asks from three helpers below is found as well (lesson 41).
 #[test]
-fn pending_finds_what_a_helper_of_a_helper_asks() {
+fn pending_lists_requests_of_nested_subagents() {
     let home = Home::new();
     let _host = home.host(&[]);
     let sender = send(&home, "/subagent 3", 1);

@@ -81,7 +81,7 @@ fn a_session_is_shown_with_and_without_a_host() {
 }
 
 #[test]
-fn what_is_not_clear_is_not_guessed() {
+fn ambiguous_session_prefix_is_rejected() {
     let home = Home::new();
     let host = home.host(&[]);
     home.run(&["send", "one"]).code(0);
@@ -311,7 +311,7 @@ fn deleting_without_a_question_takes_whole_names_only() {
 }
 
 #[test]
-fn deleting_asks_first_and_nobody_is_no_yes() {
+fn delete_needs_a_confirmation_or_yes() {
     let (home, uri) = home_with_a_session();
     home.run(&["sessions", "delete", &uri]).code(2).says("--yes");
     assert_eq!(only_session(&home), uri);
@@ -343,7 +343,7 @@ fn deleting_without_a_host_takes_the_session_and_no_other() {
 }
 
 #[test]
-fn nothing_is_pruned_without_being_told() {
+fn nothing_is_pruned_without_retention_limits() {
     let (home, uri) = home_with_a_session();
     home.run(&["sessions", "prune", "--yes"]).code(0).says("Nothing goes");
     // A limit alone leaves what was not put away.
@@ -391,7 +391,7 @@ fn pruning_without_a_host_works_too() {
 }
 
 #[test]
-fn a_host_that_is_told_to_prunes_by_itself() {
+fn a_host_with_retention_enabled_prunes() {
     let home = Home::new();
     let host = home.host(&[]);
     home.run(&["send", "one"]).code(0);
@@ -475,7 +475,7 @@ fn a_second_process_looks_while_another_owns_the_data() {
 }
 
 #[test]
-fn what_a_killed_host_left_is_shown_without_one_as_the_next_one_finds_it() {
+fn sessions_of_a_killed_host_are_shown_as_the_next_host_recovers_them() {
     let home = Home::new();
     let host = home.host(&[]);
     home.run(&["send", "hello"]).code(0);

@@ -33,7 +33,7 @@ fn help_documents_flags_and_exit_codes() {
 }
 
 #[test]
-fn wrong_command_lines_are_told_apart() {
+fn wrong_command_lines_exit_with_code_2() {
     let home = Home::new();
     home.run(&["--nonsense"]).code(2);
     home.run(&["--listen", "nonsense"]).code(2).says("127.0.0.1:4747");

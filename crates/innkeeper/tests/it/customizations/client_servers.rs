@@ -148,7 +148,7 @@ async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_en
 }
 
 #[tokio::test]
-async fn p12_what_is_allowed_of_one_client_is_not_allowed_of_another_with_the_same_address() {
+async fn p12_trust_in_a_client_plugin_does_not_cover_another_client() {
     let host = HostProcess::start(options()).await;
     let watcher = OfficialClient::connect(host.address(), "watcher").await;
     let workspace = Workspace::new();

@@ -127,7 +127,7 @@ pub(crate) fn is_loaded(entry: &Value) -> bool {
 pub(crate) const NAME: &str = "Synced";
 
 #[tokio::test]
-async fn cus17_cus22_a_plugin_only_its_client_can_read_is_shown_with_what_the_client_decided() {
+async fn cus17_cus22_a_client_plugin_is_shown_with_the_decisions_of_its_client() {
     let (_host, client) = start_with_client().await;
     let served = Served::with_skills(&["a", "b c"]);
     served.put(
@@ -334,7 +334,7 @@ async fn d76_two_clients_that_publish_one_uri_have_an_entry_each() {
 }
 
 #[tokio::test]
-async fn d77_d80_whoever_joins_while_it_loads_sees_it_loaded_even_if_it_is_empty() {
+async fn d77_d80_a_subscriber_during_loading_sees_the_end_of_loading() {
     let (host, client) = start_with_client().await;
     let served = Served::new(&[(".plugin/plugin.json", r#"{ "name": "empty" }"#)]);
     served.answers.send_replace(false);
@@ -360,7 +360,7 @@ async fn d77_d80_whoever_joins_while_it_loads_sees_it_loaded_even_if_it_is_empty
 }
 
 #[tokio::test]
-async fn p20_what_clients_list_leads_nowhere_else() {
+async fn p20_hostile_names_in_client_listings_lead_nowhere() {
     let (host, client) = start_with_client().await;
     let uris = session_in(&client, "hostile", &Workspace::new()).await;
     for (number, name) in ["..", "../../token", "/etc/passwd", "a\\b", "a\u{0}b", ""]

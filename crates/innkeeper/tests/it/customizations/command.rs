@@ -47,7 +47,7 @@ fn furnished() -> Workspace {
 }
 
 #[tokio::test]
-async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_one() {
+async fn json_equals_the_customizations_of_a_new_session() {
     let workspace = furnished();
     // Off until somebody switches it on.
     let idle = r#"mcp.servers.idle = { command = "/bin/false", enabled = false }"#;
@@ -176,7 +176,7 @@ async fn words_are_a_tree_and_explanations_have_reasons() {
 }
 
 #[tokio::test]
-async fn explanations_ask_the_host_what_people_switched_off() {
+async fn explanations_include_decisions_of_the_running_host() {
     let workspace = furnished();
     let host = HostProcess::start(options()).await;
     let client = OfficialClient::connect(host.address(), "first").await;
@@ -217,7 +217,7 @@ async fn explanations_ask_the_host_what_people_switched_off() {
 }
 
 #[tokio::test]
-async fn plugins_of_the_configuration_are_among_them_and_mistakes_are_told() {
+async fn configured_plugins_are_listed_with_their_errors() {
     let home = home();
     let workspace = Workspace::new();
     write(

@@ -89,7 +89,7 @@ async fn d56_d57_d72_edits_renames_and_deletions_are_seen_and_an_identical_rewri
 }
 
 #[tokio::test]
-async fn d65_a_plugin_whose_manifest_breaks_and_is_repaired_keeps_what_people_switched_off() {
+async fn d65_a_repaired_plugin_keeps_its_disabled_children() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
     let manifest = ".agents/plugins/tools/.plugin/plugin.json";
@@ -161,7 +161,7 @@ async fn cus05_a_broken_file_of_mcp_servers_is_named_until_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn cus05_a_marketplace_whose_index_is_broken_is_shown_with_the_reason() {
+async fn cus05_a_marketplace_with_a_broken_index_shows_the_reason() {
     let market = Workspace::new();
     market.write("marketplace.json", "{ broken");
     market.write("greeter/skills/hello/SKILL.md", &skill("hello", "Says hello."));
@@ -240,7 +240,7 @@ async fn d79_five_thousand_children_are_shown_and_one_more_is_one_action() {
 }
 
 #[tokio::test]
-async fn d47_cus26_cus27_hooks_and_servers_show_where_they_are_and_nothing_of_what_they_run() {
+async fn d47_cus26_cus27_hooks_and_servers_show_their_position_and_no_command() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
     let ran = workspace.path("ran");
@@ -277,7 +277,7 @@ async fn d47_cus26_cus27_hooks_and_servers_show_where_they_are_and_nothing_of_wh
 }
 
 #[tokio::test]
-async fn cus21_agents_list_what_every_session_gets_and_follow_it() {
+async fn cus21_agents_list_and_follow_global_customizations() {
     let plugins = Workspace::new();
     plugins.write(
         "greeter/.plugin/plugin.json",

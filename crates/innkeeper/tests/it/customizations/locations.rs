@@ -84,7 +84,7 @@ async fn d50_a_workspace_that_is_the_home_is_published_once() {
 }
 
 #[tokio::test]
-async fn b3_what_has_the_name_of_something_else_says_by_what_it_is_shadowed() {
+async fn b3_a_shadowed_customization_names_the_one_that_shadows_it() {
     let (host, client) = start_with_client().await;
     let workspace = Workspace::new();
     workspace.skill("same");

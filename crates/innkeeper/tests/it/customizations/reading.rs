@@ -158,7 +158,7 @@ async fn res03_res19_a_second_client_reads_every_uri_that_a_session_shows() {
 }
 
 #[tokio::test]
-async fn res03_sec03_what_is_shown_opens_nothing_else() {
+async fn res03_sec03_shown_files_give_no_other_access() {
     let beside = Workspace::new();
     beside.write("tools/skills/mend/.env", "KEY=hush");
     beside.write("tools/skills/mend/mcp.json", "{}");

@@ -104,7 +104,7 @@ async fn cus23_skills_of_the_user_can_be_saved_and_hooks_and_settings_cannot() {
 }
 
 #[tokio::test]
-async fn cus23_whoever_may_only_look_saves_nothing() {
+async fn cus23_scope_view_saves_nothing() {
     let home = tempfile::tempdir().expect("a directory");
     let options = crate::options().setting(&format!(
         "view_token_file = {:?}",

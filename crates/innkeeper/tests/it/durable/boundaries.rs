@@ -30,7 +30,7 @@ fn killer(directory: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f1_a_kill_between_any_two_writes_loses_nothing_that_anybody_was_told() {
+async fn f1_a_kill_between_any_two_writes_loses_nothing_that_was_sent() {
     let stride = chosen("INNKEEPER_BOUNDARY_STRIDE", STRIDE).max(1);
     let first: u64 = chosen("INNKEEPER_BOUNDARY_FIRST", 1);
     let tools = tempfile::tempdir().expect("a temporary directory");

@@ -87,7 +87,7 @@ async fn f1_a_kill_while_a_session_is_created_leaves_all_of_it_or_nothing() {
 }
 
 #[tokio::test]
-async fn f20_who_leaves_while_a_session_is_created_leaves_nothing_half_made() {
+async fn f20_a_client_that_leaves_during_creation_leaves_no_partial_session() {
     let host = HostProcess::start(options()).await;
     for number in 0..10 {
         let mut client = RawClient::initialized(host.address(), &format!("hasty-{number}")).await;

@@ -52,7 +52,7 @@ fn names_beside(file: &Path) -> BTreeSet<OsString> {
 }
 
 #[tokio::test]
-async fn f19_a_second_host_hears_who_holds_the_directory_and_the_first_goes_on() {
+async fn f19_a_second_host_names_the_owner_of_the_directory() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let second = host.start_second().await.expect_err("a second host is refused");
@@ -66,7 +66,7 @@ async fn f19_a_second_host_hears_who_holds_the_directory_and_the_first_goes_on()
 }
 
 #[tokio::test]
-async fn f19_the_lock_of_a_dead_host_is_no_obstacle_whoever_has_its_number_now() {
+async fn f19_a_stale_lock_with_a_reused_pid_is_no_obstacle() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     client.run_turn(&uris.chat, "t1", "hello").await;

@@ -29,7 +29,7 @@ async fn dispose_if(client: &mut RawClient, only_if: OnlyIf) -> Result<Value, Re
 }
 
 #[tokio::test]
-async fn what_changed_after_it_was_chosen_to_go_stays() {
+async fn sessions_that_changed_after_they_were_chosen_stay() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let archive = json!({ "type": "session/isArchivedChanged", "isArchived": true });
@@ -107,7 +107,7 @@ fn stored(killed: &StoppedHost) -> Archive {
 }
 
 #[tokio::test]
-async fn lesson_30_ses37_what_was_disposed_of_is_gone_when_that_is_answered_and_can_be_restored() {
+async fn lesson_30_ses37_a_disposed_session_is_gone_at_once_and_can_be_restored() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let other = client.create_session("other").await;
@@ -173,7 +173,7 @@ async fn lesson_30_ses37_what_was_disposed_of_is_gone_when_that_is_answered_and_
 }
 
 #[tokio::test]
-async fn lesson_30_late_words_of_an_agent_do_not_bring_a_session_back() {
+async fn lesson_30_late_agent_events_do_not_restore_a_disposed_session() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     client.start_turn(&uris.chat, "t1", "/stream 5000 1 20").await;
@@ -198,7 +198,7 @@ async fn lesson_30_late_words_of_an_agent_do_not_bring_a_session_back() {
 }
 
 #[tokio::test]
-async fn lesson_30_the_reference_client_deletes_what_a_person_wants_gone() {
+async fn lesson_30_the_reference_client_deletes_a_session() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     client.run_turn(&uris.chat, "t1", "hello").await;

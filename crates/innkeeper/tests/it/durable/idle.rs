@@ -92,7 +92,7 @@ async fn ses_an_idle_session_comes_back_with_everything_it_had() {
 }
 
 #[tokio::test]
-async fn a_session_that_left_memory_takes_a_dispatch_of_whoever_does_not_watch_it() {
+async fn an_evicted_session_accepts_a_dispatch_of_a_client_without_subscription() {
     let host = forgetful().await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_listed_session("idle").await;

@@ -34,7 +34,7 @@ pub(crate) struct Tally {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f1_a_kill_at_any_moment_loses_nothing_that_anybody_was_told() {
+async fn f1_a_kill_at_any_time_loses_nothing_that_was_sent() {
     let kills = chosen("INNKEEPER_KILLS", KILLS);
     let first_seed: u64 = chosen("INNKEEPER_KILL_SEED", 1);
     let mut tally = Tally::default();

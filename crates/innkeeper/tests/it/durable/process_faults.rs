@@ -56,7 +56,7 @@ async fn by_socket(path: &std::path::Path) -> Result<SocketTransport<UnixStream>
 }
 
 #[tokio::test]
-async fn f24_a_removed_socket_and_a_closed_directory_cost_nobody_who_is_in() {
+async fn f24_a_removed_socket_does_not_affect_connected_clients() {
     let host = HostProcess::start(options().flags(&["--unix", "inn.sock"])).await;
     let path = host.path("inn.sock");
     let inside = OfficialClient::over(by_socket(&path).await.expect("connected"), "inside").await;

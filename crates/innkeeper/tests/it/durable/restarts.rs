@@ -23,7 +23,7 @@ async fn has_plans(client: &OfficialClient, chat: &str, draft: &str, queued: usi
 }
 
 #[tokio::test]
-async fn f4_a_host_that_is_told_to_stop_leaves_everything_at_rest() {
+async fn f4_a_stopped_host_leaves_every_session_idle() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("stopping").await;
     let mut watcher = RawClient::initialized(host.address(), "watcher").await;
@@ -61,7 +61,7 @@ async fn f4_a_host_that_is_told_to_stop_leaves_everything_at_rest() {
 }
 
 #[tokio::test]
-async fn p5_who_saw_what_is_kept_gets_a_replay_from_a_host_that_was_killed() {
+async fn p5_a_client_gets_a_replay_after_a_kill() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     client.run_turn(&uris.chat, "t1", "hello").await;
@@ -95,7 +95,7 @@ async fn p5_who_saw_what_is_kept_gets_a_replay_from_a_host_that_was_killed() {
 }
 
 #[tokio::test]
-async fn p5_who_claims_to_have_seen_what_was_lost_gets_snapshots() {
+async fn p5_a_client_ahead_of_the_host_gets_snapshots() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("ahead").await;
     client.run_turn(&uris.chat, "t1", "hello").await;
@@ -144,7 +144,7 @@ async fn p5_a_window_onto_a_history_starts_afresh_after_a_restart() {
 }
 
 #[tokio::test]
-async fn p5_a_client_that_the_host_never_saw_is_told_so_and_can_initialize() {
+async fn p5_an_unknown_client_is_rejected_on_reconnect_and_can_initialize() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let host = host.kill_and_restart().await;

@@ -177,7 +177,7 @@ async fn mcp07_a_person_whose_browser_is_elsewhere_pastes_the_address_or_the_cod
 }
 
 #[tokio::test]
-async fn t16_what_does_not_belong_to_the_sign_in_is_refused() {
+async fn t16_foreign_authorization_responses_are_rejected() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     let refused = async |args: &[&str], types: Option<&str>| {
@@ -212,7 +212,7 @@ async fn t16_what_does_not_belong_to_the_sign_in_is_refused() {
 }
 
 #[tokio::test]
-async fn mcp07_a_person_who_says_no_or_is_answered_by_another_server_signs_in_to_nothing() {
+async fn mcp07_a_denied_or_foreign_authorization_response_signs_in_to_nothing() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
@@ -272,7 +272,7 @@ async fn mcp21_a_registered_client_signs_in_with_its_secret_from_a_file() {
 }
 
 #[tokio::test]
-async fn mcp21_a_registered_client_comes_back_to_the_port_that_people_registered() {
+async fn mcp21_a_registered_client_uses_the_registered_redirect_port() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     // Nobody listens there any more, and nobody else is likely to begin now.
@@ -341,7 +341,7 @@ async fn auth05_a_token_comes_from_standard_input_and_is_taken_back() {
 }
 
 #[tokio::test]
-async fn auth06_auth05_what_a_person_signed_in_to_is_renewed_by_itself_and_declared_void_in_the_end() {
+async fn auth06_auth05_a_token_is_refreshed_and_finally_revoked() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
@@ -406,7 +406,7 @@ async fn auth05_a_token_without_a_refresh_token_is_declared_void_as_well() {
 }
 
 #[tokio::test]
-async fn auth07_whoever_signs_in_to_a_host_that_keeps_no_tokens_is_told_how_long_it_lasts() {
+async fn auth07_sign_in_without_persistence_shows_how_long_it_lasts() {
     let options = HostOptions::new(PROGRAM).setting("[mcp]\nkeep_tokens = false");
     let inn = Inn::on(
         options,

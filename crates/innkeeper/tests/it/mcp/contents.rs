@@ -78,7 +78,7 @@ fn uri_of(reference: &Value) -> String {
 }
 
 #[tokio::test]
-async fn res03_p2_a_large_result_is_kept_whole_survives_a_kill_and_goes_with_its_session() {
+async fn res03_p2_a_large_result_is_stored_whole_until_its_session_is_deleted() {
     let scene = Scene::ready("plain").await;
     let references = scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     let [reference] = references.as_slice() else {
@@ -122,7 +122,7 @@ async fn res03_p2_a_large_result_is_kept_whole_survives_a_kill_and_goes_with_its
 }
 
 #[tokio::test]
-async fn f17_large_pictures_and_structured_results_are_kept_and_the_oldest_go() {
+async fn f17_large_images_and_structured_results_are_stored_within_limits() {
     let scene = Scene::ready_on("plain", options().limit("content_session_bytes", 10_000_000)).await;
     let references = scene.kept("t1", r#"odd blob {"bytes": 3900000}"#).await;
     let types: Vec<&Value> = references.iter().map(|reference| &reference["contentType"]).collect();
@@ -142,7 +142,7 @@ async fn f17_large_pictures_and_structured_results_are_kept_and_the_oldest_go() 
 }
 
 #[tokio::test]
-async fn f17_a_model_reads_what_is_shown_and_is_told_what_is_missing() {
+async fn f17_a_model_gets_the_truncated_result_with_a_note() {
     let script = Script::by(|asked| match asked.last_results().first() {
         None => Reply::new().call("odd__big", json!({ "bytes": 3_000_000 })),
         Some(_) => Reply::words("Done."),
@@ -163,7 +163,7 @@ async fn f17_a_model_reads_what_is_shown_and_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn t15_f17_what_servers_write_for_people_is_in_the_host_s_log_without_secrets() {
+async fn t15_f17_standard_error_of_servers_is_logged_without_secrets() {
     let scene = Scene::ready_on("plain", options().flags(&["--log", "debug,rmcp=warn"])).await;
     let line = json!({ "level": "warning", "logger": "db", "data": "slow with s3cr3t-value\nINFO forged" });
     scene.call("t1", &format!("odd log {line}")).await;
@@ -196,7 +196,7 @@ async fn t15_f17_what_servers_write_for_people_is_in_the_host_s_log_without_secr
 }
 
 #[tokio::test]
-async fn res03_an_export_has_what_is_kept_and_a_running_host_takes_it_in_under_any_name() {
+async fn res03_an_export_has_contents_and_a_running_host_imports_them() {
     let scene = Scene::ready("plain").await;
     let references = scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     let uri = uri_of(&references[0]);
@@ -238,7 +238,7 @@ async fn res03_an_export_has_what_is_kept_and_a_running_host_takes_it_in_under_a
 }
 
 #[tokio::test]
-async fn res03_f17_an_import_without_a_host_says_what_has_no_room_and_what_is_missing() {
+async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
     let scene = Scene::ready("plain").await;
     scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     scene.kept("t2", r#"odd big {"bytes": 2000000}"#).await;
@@ -287,7 +287,7 @@ async fn res03_f17_an_import_without_a_host_says_what_has_no_room_and_what_is_mi
 }
 
 #[tokio::test]
-async fn cht17_res03_a_chat_takes_what_it_refers_to_along_and_the_old_session_may_go() {
+async fn cht17_res03_a_moved_chat_keeps_its_contents_when_the_old_session_is_deleted() {
     let scene = Scene::ready("plain").await;
     let chat = "ahp-chat:/traveller";
     let client = &scene.client;

@@ -37,7 +37,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn mcp12_a_prompt_of_a_real_server_is_completed_called_and_told_to_the_model() {
+async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
     let model = ModelServer::start(Script::by(|_| Reply::words("Hello, Ada."))).await;
     let scene = Scene::ready_with_model("plain", &model).await;
     let labels = scene.labels("/odd").await;
@@ -60,7 +60,7 @@ async fn mcp12_a_prompt_of_a_real_server_is_completed_called_and_told_to_the_mod
 }
 
 #[tokio::test]
-async fn mcp12_a_resource_of_a_real_server_is_attached_and_told_to_the_model() {
+async fn mcp12_a_resource_of_a_real_server_is_attached_and_sent_to_the_model() {
     let model = ModelServer::start(Script::by(|_| Reply::words("I see."))).await;
     let scene = Scene::ready_with_model("plain", &model).await;
     let item = scene.items("what is @odd:on").await.remove(0);
@@ -115,7 +115,7 @@ async fn t15_f17_a_server_that_refuses_or_never_answers_ends_only_the_turn() {
 }
 
 #[tokio::test]
-async fn cmp01_a_server_that_never_says_what_it_has_does_not_keep_from_typing() {
+async fn cmp01_a_silent_server_does_not_block_completions() {
     let scene = Scene::ready("mute").await;
     let labels = scene.labels("/m").await;
     assert_eq!(labels, ["/mcp"], "the guide's own commands are there");
@@ -138,7 +138,7 @@ async fn mcp17_prompts_that_change_are_followed() {
 }
 
 #[tokio::test]
-async fn p12_the_guide_says_why_a_server_is_not_ready_and_what_one_that_is_has() {
+async fn p12_the_guide_lists_servers_with_their_status_and_tools() {
     let scene = Scene::start_without_questions("plain").await;
     scene.server_is("error").await;
     let words = scene.say("t1", "/mcp").await;

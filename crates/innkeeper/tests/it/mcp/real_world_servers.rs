@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::mcp::support::{Scene, options};
 
 #[tokio::test]
-async fn inp07_people_see_a_form_as_its_server_wrote_it_and_what_they_leave_out_has_its_default() {
+async fn inp07_a_form_is_shown_unchanged_and_omitted_fields_get_their_default() {
     let scene = Scene::ready("wild").await;
     scene
         .client
@@ -101,7 +101,7 @@ async fn mcp12_tools_that_need_tasks_or_are_for_views_are_not_counted_and_the_li
 }
 
 #[tokio::test]
-async fn t15_the_last_words_of_a_server_and_where_it_is_reach_nobody_as_they_are() {
+async fn t15_error_output_of_servers_is_sanitized() {
     let script = r"printf '\033[31mred\033]0;title\007 with k3y-in-args\n' >&2; exit 3";
     let servers = json!({
         "colourful": { "command": "/bin/sh", "args": ["-c", script, "--api-key=k3y-in-args"] },

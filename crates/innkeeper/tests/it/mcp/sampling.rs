@@ -41,7 +41,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn mcp12_sampling_people_see_what_is_asked_and_may_say_yes_for_the_session() {
+async fn mcp12_sampling_shows_the_request_and_can_be_allowed_for_the_session() {
     let scene = Scene::ready("plain").await;
     let wait = scene.wishes("t1").await;
     let message = wait["request"]["message"].as_str().expect("words");
@@ -67,7 +67,7 @@ async fn mcp12_sampling_people_see_what_is_asked_and_may_say_yes_for_the_session
 }
 
 #[tokio::test]
-async fn mcp12_sampling_a_no_is_told_as_mcp_has_it_and_no_policy_for_tools_is_a_yes() {
+async fn mcp12_sampling_a_denial_uses_the_mcp_error_and_tool_policies_do_not_allow_it() {
     let scene = Scene::ready("plain").await;
     let allow_all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     scene.client.dispatch(&scene.uris.session, allow_all).await;
@@ -122,7 +122,7 @@ async fn mcp12_sampling_the_session_s_model_answers_and_the_turn_pays_for_it() {
 }
 
 #[tokio::test]
-async fn mcp12_sampling_a_cancelled_turn_gives_up_what_the_model_writes_for_a_server() {
+async fn mcp12_sampling_a_cancelled_turn_cancels_sampling() {
     let script = Script::by(|asked| match asked.tools().is_empty() {
         true => Reply::words("Bl").stall(),
         false => Reply::new().call("odd__sample", wish()),

@@ -117,7 +117,7 @@ async fn give(client: &OfficialClient, granted: &SignInResult) {
 }
 
 #[tokio::test]
-async fn mcp07_mcp08_auth10_a_server_says_where_to_sign_in_and_is_ready_once_somebody_has() {
+async fn mcp07_mcp08_auth10_a_server_is_ready_after_the_sign_in_it_requires() {
     for pointing in [MetadataLocation::Header, MetadataLocation::WellKnown] {
         let inn = Inn::declaring(pointing, |url| json!({ "far": { "type": "http", "url": url("/mcp") } })).await;
         let needed = inn.needed("far").await;
@@ -196,7 +196,7 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
 }
 
 #[tokio::test]
-async fn mcp09_a_call_is_cancelled_while_it_waits_for_somebody_to_sign_in() {
+async fn mcp09_a_call_is_cancelled_while_it_waits_for_a_sign_in() {
     let inn = Inn::open().await;
     inn.waiting_call("t1", "far admin {}").await;
     let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 0 });
@@ -213,7 +213,7 @@ async fn mcp09_a_call_is_cancelled_while_it_waits_for_somebody_to_sign_in() {
 }
 
 #[tokio::test]
-async fn mcp05_stopping_a_server_ends_what_waits_for_somebody_to_sign_in_to_it() {
+async fn mcp05_stopping_a_server_ends_its_pending_sign_ins() {
     let inn = Inn::open().await;
     inn.waiting_call("t1", "far admin {}").await;
     inn.scene.demand("Stop").await;
@@ -234,7 +234,7 @@ async fn mcp05_stopping_a_server_ends_what_waits_for_somebody_to_sign_in_to_it()
 }
 
 #[tokio::test]
-async fn mcp05_a_server_that_waits_for_somebody_to_sign_in_is_stopped_and_started() {
+async fn mcp05_a_server_that_waits_for_a_sign_in_is_stopped_and_started() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     inn.scene.demand("Stop").await;

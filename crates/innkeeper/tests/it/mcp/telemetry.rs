@@ -28,7 +28,7 @@ async fn log(scene: &Scene, turn: &str, level: &str, data: &str) {
 }
 
 #[tokio::test]
-async fn otl02_otl04_otl06_what_an_mcp_server_logs_reaches_those_who_want_it() {
+async fn otl02_otl04_otl06_logs_of_mcp_servers_reach_subscribers() {
     let scene = Scene::ready("plain").await;
     let host = &scene.host;
     let mut client = RawClient::connect(host.address()).await;
@@ -69,7 +69,7 @@ async fn otl02_otl04_otl06_what_an_mcp_server_logs_reaches_those_who_want_it() {
 }
 
 #[tokio::test]
-async fn otl06_records_of_a_turn_name_it_and_its_session_and_standard_error_is_heard_at_debug() {
+async fn otl06_records_name_turn_and_session_and_standard_error_is_debug() {
     let scene = Scene::ready("plain").await;
     let mut curious = listener(&scene.host, "curious", "debug").await;
     log(&scene, "t1", "info", "going up").await;
@@ -152,7 +152,7 @@ async fn otl01_a_host_that_keeps_its_log_to_itself_offers_none() {
 }
 
 #[tokio::test]
-async fn otl07_p10_neither_the_key_of_a_model_nor_a_prompt_nor_an_answer_is_told() {
+async fn otl07_p10_logs_have_no_api_key_prompt_or_response() {
     const KEY: &str = "canary-key-77aa";
     const PROMPT: &str = "canary-prompt-31c0";
     const ANSWER: &str = "canary-answer-9d2e";

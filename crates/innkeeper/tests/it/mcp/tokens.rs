@@ -219,7 +219,7 @@ async fn t23_auth12_a_token_outlives_a_kill_and_can_be_read_nowhere() {
 }
 
 #[tokio::test]
-async fn t23_what_cannot_be_opened_any_more_is_told_and_people_sign_in_again() {
+async fn t23_unreadable_tokens_are_reported_and_require_a_new_sign_in() {
     let far = Far::signed_in(options(), json!({})).await;
     far.is_kept(true).await;
     let kept = far.host.data_path("mcp-tokens");
@@ -251,7 +251,7 @@ async fn auth07_without_keeping_a_token_goes_with_the_host_and_nothing_is_writte
 }
 
 #[tokio::test]
-async fn auth06_a_token_is_refreshed_before_anybody_is_bothered() {
+async fn auth06_a_token_is_refreshed_before_a_sign_in_is_required() {
     let far = Far::waiting(options()).await;
     far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
     far.server_is("ready").await;
@@ -320,7 +320,7 @@ async fn auth06_a_token_is_refreshed_shortly_before_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn auth06_people_sign_in_again_when_the_authorization_server_refuses() {
+async fn auth06_a_refused_refresh_requires_a_new_sign_in() {
     let far = Far::waiting(options()).await;
     far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
     far.server_is("ready").await;
@@ -347,7 +347,7 @@ async fn auth06_people_sign_in_again_when_the_authorization_server_refuses() {
 }
 
 #[tokio::test]
-async fn auth06_a_token_that_nobody_gives_another_for_is_gone_for_the_host_as_well() {
+async fn auth06_a_token_that_cannot_be_refreshed_is_dropped() {
     let far = Far::waiting(options()).await;
     far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
     let server = far.server_is("ready").await;
@@ -400,7 +400,7 @@ async fn auth06_a_token_that_nobody_gives_another_for_is_gone_for_the_host_as_we
 }
 
 #[tokio::test]
-async fn t16_a_token_for_what_is_around_a_server_is_found_again_for_that_server_and_for_no_other() {
+async fn t16_a_token_for_a_parent_resource_serves_only_its_server() {
     let mut far = Far::waiting(options()).await;
     // What its tokens are for is the whole of the machine that it is on.
     let around = format!("http://{}/", far.server.address);
@@ -498,7 +498,7 @@ async fn t21_a_token_is_refreshed_at_its_authorization_server_and_nowhere_else()
 }
 
 #[tokio::test]
-async fn otl07_p10_what_people_sign_in_with_is_never_told_to_who_listens_to_everything() {
+async fn otl07_p10_logs_have_no_sign_in_tokens() {
     let far = Far::waiting(options()).await;
     let client = RawClient::initialized(far.host.address(), "curious").await;
     let mut curious = LogListener::subscribe(client, "trace").await;

@@ -20,7 +20,7 @@ async fn open(package: String) -> Inn {
 }
 
 #[tokio::test]
-async fn mcp20_mcp14_e58_an_app_is_shown_by_those_who_can_and_an_ordinary_call_to_everybody_else() {
+async fn mcp20_mcp14_e58_clients_without_apps_see_an_ordinary_call() {
     let Some(program) = package("server-budget-allocator") else {
         return;
     };
@@ -84,7 +84,7 @@ async fn mcp20_mcp14_e58_an_app_is_shown_by_those_who_can_and_an_ordinary_call_t
 }
 
 #[tokio::test]
-async fn mcp20_a_tool_for_the_view_of_an_app_is_called_by_the_app_and_by_nobody_else() {
+async fn mcp20_a_tool_for_an_app_is_called_by_the_app_only() {
     let Some(program) = package("server-system-monitor") else {
         return;
     };
@@ -116,7 +116,7 @@ async fn mcp20_a_tool_for_the_view_of_an_app_is_called_by_the_app_and_by_nobody_
 }
 
 #[tokio::test]
-async fn mcp17_those_who_show_apps_hear_that_the_tools_of_a_server_changed_and_nobody_else_does() {
+async fn mcp17_only_clients_with_apps_hear_of_changed_tools() {
     let Some(folder) = servers() else { return };
     let server = json!({ "command": "node", "args": [folder.join("modern.mjs")] });
     let inn = Inn::open(Place::new(), json!({ "app": server })).await;

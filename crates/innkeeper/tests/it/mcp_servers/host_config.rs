@@ -35,7 +35,7 @@ fn pids(place: &Place, name: &str) -> usize {
 }
 
 #[tokio::test]
-async fn cus01_cus03_a_server_of_the_configuration_is_ready_in_every_session_and_nobody_is_asked() {
+async fn cus01_cus03_a_configured_server_is_ready_in_every_session_without_a_question() {
     let place = Place::new();
     let far = "[mcp.servers.far]\nurl = \"http://127.0.0.1:1/mcp?key=s3cr3t-3\"\n\
                headers = { Authorization = \"Bearer s3cr3t-4\" }\n";
@@ -83,7 +83,7 @@ async fn cus01_cus03_a_server_of_the_configuration_is_ready_in_every_session_and
 }
 
 #[tokio::test]
-async fn res01_the_configuration_file_is_served_to_nobody() {
+async fn res01_the_configuration_file_is_never_served() {
     let place = Place::new();
     let settings = section(&place, "garden", "");
     let inn = open(place, &settings).await;
@@ -110,7 +110,7 @@ async fn isolation_is_for_the_server_that_wants_it() {
 }
 
 #[tokio::test]
-async fn cus10_cus18_a_server_that_is_not_enabled_is_off_until_somebody_switches_it_on() {
+async fn cus10_cus18_a_disabled_server_is_off_until_a_client_enables_it() {
     let place = Place::new();
     let settings = section(&place, "garden", "enabled = false\n");
     let inn = open(place, &settings).await;
@@ -144,7 +144,7 @@ async fn cus10_cus18_a_server_that_is_not_enabled_is_off_until_somebody_switches
 }
 
 #[tokio::test]
-async fn cus16_what_was_switched_on_stays_on_over_a_restart() {
+async fn cus16_enabled_customizations_stay_enabled_after_a_restart() {
     let place = Place::new();
     let settings = section(&place, "garden", "enabled = false\n");
     let inn = open(place, &settings).await;

@@ -145,7 +145,7 @@ async fn f17_a_server_that_writes_garbage_is_used_all_the_same() {
 }
 
 #[tokio::test]
-async fn f3_a_server_that_ignores_a_cancel_holds_nobody_up() {
+async fn f3_a_server_that_ignores_a_cancel_delays_nothing() {
     let scene = Scene::open("plain", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     for turn in ["t1", "t2", "t3"] {

@@ -35,7 +35,7 @@ async fn is_asked_about(room: &Room<'_>, turn: &str, what: &str) {
 }
 
 #[tokio::test]
-async fn mcp12_t14_a_tool_that_says_it_only_reads_runs_unasked_for_people_s_own_servers_alone() {
+async fn mcp12_t14_read_only_tools_run_unasked_only_on_the_users_own_servers() {
     let inn = open().await;
     let room = both(&inn).await;
     let before = room.client.view().actions_on(&room.uris.session).len();

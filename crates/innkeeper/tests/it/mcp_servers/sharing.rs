@@ -128,7 +128,7 @@ async fn cus08_every_scope_switches_servers_off_and_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_in_a_manifest_runs_and_says_where_it_stands() {
+async fn a_server_of_a_manifest_runs_and_shows_its_position() {
     let place = Place::new();
     let plugin = place.beside("kit");
     std::fs::create_dir_all(plugin.join(".claude-plugin")).expect("made");
@@ -149,7 +149,7 @@ async fn a_server_that_stands_in_a_manifest_runs_and_says_where_it_stands() {
 }
 
 #[tokio::test]
-async fn what_servers_write_is_as_readable_as_what_people_write() {
+async fn files_of_mcp_servers_have_the_users_umask() {
     let place = Place::new();
     let servers = json!({ "odd": place.odd("saving") });
     let inn = Inn::open(place, servers).await;

@@ -31,7 +31,7 @@ async fn join(client: &mut RawClient, room: &Room<'_>) -> Value {
 }
 
 #[tokio::test]
-async fn mcp14_mcp15_mcp18_a_view_lists_sets_and_talks_to_its_server_and_nobody_else_does() {
+async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
     let place = Place::new();
     let servers = json!({ "odd": place.odd("app") });
     let inn = Inn::open(place, servers).await;

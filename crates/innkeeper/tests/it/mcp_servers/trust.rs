@@ -16,7 +16,7 @@ fn states(room: &Room<'_>, after: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn p12_what_people_take_back_ends_servers_that_run_and_calls_with_them() {
+async fn p12_revoking_trust_ends_running_servers_and_calls() {
     let place = Place::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers).await;

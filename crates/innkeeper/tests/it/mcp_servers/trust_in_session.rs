@@ -180,7 +180,7 @@ async fn p12_not_now_lasts_for_the_session_until_something_changes_or_a_user_sta
 }
 
 #[tokio::test]
-async fn p12_a_turn_goes_on_without_servers_that_nobody_decides_about() {
+async fn p12_a_turn_continues_without_undecided_servers() {
     let place = Place::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open_with(place, servers, options().limit("mcp_trust_ms", 300)).await;

@@ -35,7 +35,7 @@ async fn mcp03_the_first_turn_of_a_session_waits_for_its_servers_and_has_their_t
 }
 
 #[tokio::test]
-async fn mcp03_mcp06_a_turn_waits_for_a_server_that_says_nothing_until_people_do_not_want_to() {
+async fn mcp03_mcp06_a_turn_waits_for_a_silent_server_until_it_is_cancelled() {
     let inn = open("silent", |options| options.limit("mcp_blocking_ms", FOR_EVER_MS)).await;
     let room = inn.room("one").await;
     let server = room.server_is("odd", "starting").await;

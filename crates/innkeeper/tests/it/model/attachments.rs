@@ -25,7 +25,7 @@ fn always() -> Script {
 const PNG: &str = "iVBORw0KGgo=";
 
 #[tokio::test]
-async fn pictures_and_files_reach_the_model() {
+async fn images_and_files_reach_the_model() {
     for api in Api::ALL {
         let stage = Setup::new(api).stage(always()).await;
         let attachments = json!([
@@ -49,7 +49,7 @@ async fn pictures_and_files_reach_the_model() {
 }
 
 #[tokio::test]
-async fn a_model_that_sees_nothing_gets_no_pictures() {
+async fn a_model_without_vision_gets_no_images() {
     let provider = "keyless = true\nmodels = [{ id = \"scripted\", vision = false }]";
     let stage = Setup::new(Api::Chat).provider(provider).stage(always()).await;
     let picture = json!([{ "type": "embeddedResource", "label": "shot", "data": PNG, "contentType": "image/png" }]);
@@ -60,7 +60,7 @@ async fn a_model_that_sees_nothing_gets_no_pictures() {
 }
 
 #[tokio::test]
-async fn a_message_chooses_its_model_and_its_effort_where_the_model_has_one() {
+async fn a_message_selects_its_model_and_effort() {
     for (api, effort) in [
         (Api::Chat, "/reasoning_effort"),
         (Api::Responses, "/reasoning/effort"),

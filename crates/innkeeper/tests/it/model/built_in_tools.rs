@@ -36,7 +36,7 @@ async fn asked(input: Value, response: &str, value: Option<Value>) -> (Value, St
 }
 
 #[tokio::test]
-async fn ask_user_asks_in_words() {
+async fn ask_user_asks_a_text_question() {
     let said = json!({ "kind": "text", "value": "Ada" });
     let (wait, told) = asked(json!({ "question": "Who are you?" }), "accept", Some(said)).await;
     assert_eq!(wait["request"]["questions"][0]["kind"], "text");
@@ -66,7 +66,7 @@ async fn ask_user_takes_no_for_an_answer() {
 }
 
 #[tokio::test]
-async fn update_plan_shows_a_checklist_and_what_is_being_done() {
+async fn update_plan_shows_a_checklist_and_activity() {
     let plan = |first: &str, second: &str| json!({ "steps": [{ "step": "Look", "status": first }, { "step": "Leap", "status": second }] });
     let script = [
         Reply::new().call("update_plan", plan("in_progress", "pending")),
@@ -99,7 +99,7 @@ async fn update_plan_shows_a_checklist_and_what_is_being_done() {
 }
 
 #[tokio::test]
-async fn mistakes_of_the_model_are_told_to_it_and_shown_as_failed() {
+async fn mistakes_of_the_model_are_sent_back_and_shown_as_failed() {
     for api in Api::ALL {
         let script = [
             Reply::new()

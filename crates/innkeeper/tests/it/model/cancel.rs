@@ -149,7 +149,7 @@ fn is_there(group: i32) -> bool {
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_people_are_asked_about_a_call() {
+async fn a_turn_is_cancelled_during_a_confirmation() {
     let script = [
         Reply::new().call("run_command", json!({ "command": "echo no > a" })),
         after(),

@@ -68,7 +68,7 @@ async fn act04_a_client_s_tool_is_offered_under_a_name_of_its_own_and_its_result
 }
 
 #[tokio::test]
-async fn act11_a_client_that_leaves_in_the_middle_of_its_call_is_told_to_the_model() {
+async fn act11_the_model_sees_that_a_client_left_during_its_call() {
     let script = Script::by(|asked| match asked.last_results().first() {
         None => Reply::new().call("paint", json!({ "what": "a door" })),
         Some(_) => Reply::words("Nobody paints any more."),

@@ -160,7 +160,7 @@ async fn a_small_real_task_is_solved_over_messages() {
 }
 
 #[tokio::test]
-async fn a_title_that_does_not_come_holds_nobody_up() {
+async fn a_missing_title_delays_nothing() {
     let script = Script::by(|asked| match asks_for_title(asked) {
         true => Reply::words("Too late").stall_first(),
         false => Reply::words("Done."),

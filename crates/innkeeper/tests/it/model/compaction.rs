@@ -74,7 +74,7 @@ fn asked_in_chat(stage: &Stage) -> Vec<ReceivedRequest> {
 }
 
 #[tokio::test]
-async fn a_long_conversation_is_shortened_people_are_told_and_their_words_stay() {
+async fn compaction_is_shown_and_keeps_user_messages() {
     for api in Api::ALL {
         let stage = Setup::new(api).provider(SMALL).stage(Script::by(talk)).await;
         let shortened = talk_until_shortened(&stage).await;
@@ -173,7 +173,7 @@ async fn a_provider_that_says_it_is_too_long_is_believed() {
 }
 
 #[tokio::test]
-async fn people_can_ask_for_it() {
+async fn users_can_request_compaction() {
     let stage = Setup::new(Api::Responses).stage(Script::by(talk)).await;
     let turn = stage.run_turn("c0", "/compact").await;
     assert_eq!(markdown(&turn.response_parts), "There is nothing to compact yet.");

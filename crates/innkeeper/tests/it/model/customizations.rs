@@ -91,7 +91,7 @@ async fn completions(stage: &Stage, text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn cus26_the_first_turn_of_a_session_follows_what_lies_in_its_workspace() {
+async fn cus26_the_first_turn_uses_the_customizations_of_the_workspace() {
     let script = [
         Reply::new()
             .call("read_file", json!({ "path": "src/main.rs" }))
@@ -195,7 +195,7 @@ async fn rules_and_skills_in_use_hold_after_the_host_was_killed() {
 }
 
 #[tokio::test]
-async fn cus18_what_is_switched_off_holds_no_more_from_the_next_turn_on() {
+async fn cus18_disabled_customizations_do_not_apply_to_the_next_turn() {
     let script = Script::by(|asked| match users(asked).last().map(String::as_str) {
         Some("Ring." | "Again.") if asked.last_results().is_empty() => Reply::new()
             .call("read_file", json!({ "path": "src/main.rs" }))

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::model::support::{Setup, error_of, notices, users};
 
 #[tokio::test]
-async fn each_kind_of_failure_is_an_error_part_with_a_sentence_for_people() {
+async fn each_kind_of_failure_is_an_error_part_with_a_message() {
     let failures = [
         (Reply::new().refuse(401, "invalid_api_key", "bad key"), "auth", true),
         (
@@ -62,7 +62,7 @@ async fn each_kind_of_failure_is_an_error_part_with_a_sentence_for_people() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_keeps_what_was_heard_and_goes_on() {
+async fn a_broken_stream_keeps_its_text_and_resumes() {
     for api in Api::ALL {
         let script = [
             Reply::new()
@@ -95,7 +95,7 @@ async fn a_stream_that_breaks_off_keeps_what_was_heard_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_failure_in_the_middle_of_the_stream_is_told_and_can_be_gone_on_with() {
+async fn a_stream_error_is_reported_and_the_turn_resumes() {
     for api in Api::ALL {
         let script = [
             Reply::new().text("So far").fail("overloaded_error", "busy"),
@@ -141,7 +141,7 @@ async fn tries_are_shown_while_they_last_and_gone_afterwards() {
 }
 
 #[tokio::test]
-async fn a_turn_that_failed_before_a_word_is_resumed_with_what_the_person_said() {
+async fn a_turn_that_failed_without_output_resumes_with_its_message() {
     let script = [
         Reply::words("Hello."),
         Reply::new().refuse(402, "insufficient_quota", "no money"),
@@ -176,7 +176,7 @@ async fn a_turn_that_failed_in_the_middle_of_its_calls_is_resumed_with_their_res
 }
 
 #[tokio::test]
-async fn a_refusal_ends_the_turn_with_what_the_model_says_about_it() {
+async fn a_refusal_ends_the_turn_with_its_text() {
     for api in Api::ALL {
         let script = [
             Reply::new().ending(Ending::Refused(Some("I cannot help with that".into()))),
@@ -193,7 +193,7 @@ async fn a_refusal_ends_the_turn_with_what_the_model_says_about_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_and_one_without_words_are_remarked_on() {
+async fn responses_that_are_too_long_or_empty_get_a_notice() {
     for api in Api::ALL {
         let script = [
             Reply::new().text("On and on").ending(Ending::Length),

@@ -116,7 +116,7 @@ async fn res03_both_sides_of_a_change_are_snapshots_that_outlive_the_file_and_th
 }
 
 #[tokio::test]
-async fn res03_people_at_a_terminal_see_the_lines_that_change() {
+async fn res03_the_terminal_shows_changed_lines() {
     let stage = stage().await;
     stage.write(NAME, "one\nold\n");
     stage.start_turn("t1", "one\nnew\n").await;

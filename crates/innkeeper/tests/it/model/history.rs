@@ -52,7 +52,7 @@ async fn after_a_kill_the_model_knows_earlier_calls_and_results() {
 }
 
 #[tokio::test]
-async fn a_fork_a_side_chat_and_a_chat_cut_short_know_what_they_should() {
+async fn forks_side_chats_and_truncated_chats_get_their_history() {
     for api in Api::ALL {
         let stage = with_two_turns(api).await;
         let chat = stage.uris.chat.as_str();
@@ -96,7 +96,7 @@ async fn a_fork_a_side_chat_and_a_chat_cut_short_know_what_they_should() {
 }
 
 #[tokio::test]
-async fn p4_a_turn_that_the_host_s_death_interrupted_goes_on_with_what_was_done_and_said() {
+async fn p4_a_turn_interrupted_by_a_kill_resumes_with_its_history() {
     for api in Api::ALL {
         let script = [
             Reply::words("Hello."),

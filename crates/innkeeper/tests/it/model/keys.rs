@@ -243,7 +243,7 @@ async fn a_server_that_lists_its_models_only_to_those_with_a_key_is_asked_when_t
 }
 
 #[tokio::test]
-async fn auth09_a_token_that_may_not_do_one_thing_is_kept() {
+async fn auth09_a_token_without_permission_for_one_request_is_kept() {
     let script = Script::by(|asked| match asked.number {
         0 => Reply::new().refuse(403, "permission_error", "not this model"),
         _ => Reply::words("Welcome."),

@@ -92,7 +92,7 @@ async fn a_denied_call_tells_the_model_why_and_it_goes_on() {
 }
 
 #[tokio::test]
-async fn an_input_that_people_edited_is_what_runs() {
+async fn an_edited_input_is_executed() {
     let script = [
         Reply::new().call("run_command", json!({ "command": "echo model > said" })),
         Reply::words("Done."),

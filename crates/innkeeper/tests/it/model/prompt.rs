@@ -74,7 +74,7 @@ async fn rewrite(client: &mut RawClient, fits: impl Fn(&Value) -> bool) -> Vec<V
 }
 
 #[tokio::test]
-async fn smt06_a_client_rewrites_a_section_and_the_model_is_told_that() {
+async fn smt06_a_rewritten_section_reaches_the_model() {
     let stage = Setup::new(Api::Messages).stage(always()).await;
     let mut raw = RawClient::initialized(stage.host.address(), "poet").await;
     let session = "ahp-session:/rhymes";

@@ -23,7 +23,7 @@ async fn helpers(stage: &Stage, count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_helper_works_in_a_chat_of_its_own_asks_there_and_reports_with_its_last_words() {
+async fn a_subagent_has_its_own_chat_and_reports_its_last_message() {
     for api in Api::ALL {
         let script = Script::by(|asked| {
             let results = asked.last_results();
@@ -84,7 +84,7 @@ fn is_task(said: &innkeeper_testkit::model_server::ConversationPart) -> bool {
 }
 
 #[tokio::test]
-async fn a_helper_that_fails_and_one_that_is_stopped_are_told_to_the_model() {
+async fn the_model_sees_failed_and_stopped_subagents() {
     let script = Script::by(
         |asked| match (asked.last_words().as_deref(), asked.last_results().len()) {
             (Some("Fail."), _) => Reply::new().refuse(400, "invalid_request_error", "no"),
@@ -125,7 +125,7 @@ async fn a_helper_that_fails_and_one_that_is_stopped_are_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_helper_that_would_send_another_is_told_that_it_cannot() {
+async fn a_subagent_has_no_tool_to_start_another() {
     let script = Script::by(|asked| match asked.last_results().first() {
         None => Reply::new().call("delegate", json!({ "title": "Deeper", "task": "Go deeper." })),
         Some(report) => Reply::words(report.clone()),
@@ -143,7 +143,7 @@ async fn a_helper_that_would_send_another_is_told_that_it_cannot() {
 }
 
 #[tokio::test]
-async fn cancelling_the_turn_cancels_its_helpers() {
+async fn cancelling_a_turn_cancels_its_subagents() {
     let script = Script::by(|asked| match asked.last_words().as_deref() {
         Some("Dawdle.") => Reply::words("late").stall_first(),
         Some("And now?") => Reply::words("Here I am."),

@@ -106,7 +106,7 @@ async fn res02_res04_res07_res08_res09_res10_res11_res12_res13_res20_the_publish
 }
 
 #[tokio::test]
-async fn res03_data_uris_are_read_by_everybody() {
+async fn res03_data_uris_are_readable_by_every_client() {
     let (_host, client) = start_with_client().await;
     let read = ask(&client, "resourceRead", json!({ "uri": "data:text/plain,a%20b" })).await;
     assert_eq!(
@@ -128,7 +128,7 @@ async fn res03_data_uris_are_read_by_everybody() {
 }
 
 #[tokio::test]
-async fn res01_res15_res16_what_is_outside_is_denied_with_the_request_that_would_help() {
+async fn res01_res15_res16_outside_paths_are_denied_with_the_request_to_send() {
     let host = HostProcess::start(options().setting("[resources]\nbrowse = \"deny\"")).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let (project, uri) = project();
@@ -186,7 +186,7 @@ async fn res01_res15_res16_what_is_outside_is_denied_with_the_request_that_would
 }
 
 #[tokio::test]
-async fn sec03_who_may_only_look_never_writes_and_never_finds_the_tokens() {
+async fn sec03_scope_view_never_writes_and_never_reads_tokens() {
     let (host, drive, view) = start_with_scopes().await;
     let owner = OfficialClient::connect(&drive, "owner").await;
     // The session works where the host keeps its own files.
@@ -293,7 +293,7 @@ async fn f20_requests_of_one_connection_are_done_in_order() {
 }
 
 #[tokio::test]
-async fn res19_what_only_the_client_can_read_reaches_the_agent_as_text() {
+async fn res19_client_resources_reach_the_agent_as_text() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("virtual").await;
     client.client().set_server_request_handler(|method, params| async move {
@@ -339,7 +339,7 @@ async fn res19_what_only_the_client_can_read_reaches_the_agent_as_text() {
 
 /// A provider's key is as good as its account: no client reads it, wherever the file is.
 #[tokio::test]
-async fn sec03_the_key_of_a_provider_is_nobodys() {
+async fn sec03_api_keys_are_never_served() {
     let options = options()
         .setting("[[models.providers]]\nid = \"gateway\"\nbase_url = \"http://127.0.0.1:9\"")
         .setting("key_file = \"gateway-key\"\nmodels = [{ id = \"m\", context_window = 8000 }]");
@@ -370,7 +370,7 @@ async fn sec03_the_key_of_a_provider_is_nobodys() {
 /// Whoever reads a token has its scope, and whoever writes the configuration has the host at its next start:
 /// also where a link leads there, and where nothing is yet when the host starts.
 #[tokio::test]
-async fn sec03_tokens_behind_a_link_and_a_configuration_that_is_not_there_are_nobodys() {
+async fn sec03_tokens_behind_symlinks_and_missing_configurations_are_never_served() {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("real")).expect("a directory");
     std::os::unix::fs::symlink("real", place.path().join("secrets")).expect("a link");

@@ -85,7 +85,7 @@ async fn res14_grants_survive_the_host() {
 }
 
 #[tokio::test]
-async fn res14_the_configuration_opens_places_and_may_deny_every_request() {
+async fn res14_the_configuration_opens_paths_and_may_deny_requests() {
     let (_project, uri) = project();
     let (_other, other) = project();
     let path = uri.trim_start_matches("file://");

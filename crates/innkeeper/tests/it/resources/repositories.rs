@@ -49,7 +49,7 @@ async fn until_git(client: &OfficialClient, session: &str, what: &str, holds: im
 }
 
 #[tokio::test]
-async fn a_session_shows_its_branch_and_what_is_changed_and_follows_both() {
+async fn a_session_shows_and_follows_its_branch_and_changes() {
     let (_host, client) = start_with_client().await;
     client.subscribe("ahp-root://").await;
     let repository = repository();

@@ -123,7 +123,7 @@ async fn wch05_three_thousand_files_at_once_end_in_the_right_state() {
 }
 
 #[tokio::test]
-async fn wch07_a_watch_outlives_a_lost_connection_and_tells_what_was_missed() {
+async fn wch07_a_watch_outlives_a_lost_connection_and_replays_changes() {
     let (_host, mut client) = start_with_client().await;
     let (project, uri) = project();
     client.create_session_in("files", &uri).await;
@@ -137,7 +137,7 @@ async fn wch07_a_watch_outlives_a_lost_connection_and_tells_what_was_missed() {
 }
 
 #[tokio::test]
-async fn wch07_watches_that_nobody_subscribes_to_are_released_and_bounded() {
+async fn wch07_watches_without_subscribers_are_released_and_limited() {
     let host = HostProcess::start(options().limit("watch_lease_ms", 1).limit("watches", 1)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let (_project, uri) = project();

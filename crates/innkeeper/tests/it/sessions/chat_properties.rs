@@ -9,7 +9,7 @@ use crate::start_with_client;
 const SECOND: &str = "ahp-chat:/second";
 
 #[tokio::test]
-async fn cht21_a_chat_is_disposed_of_with_what_runs_in_it_and_the_default_chat_never() {
+async fn cht21_disposing_of_a_chat_ends_its_turn_and_default_chats_stay() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("dispose").await;
     client.create_chat(&uris.session, SECOND, json!({})).await;
@@ -190,7 +190,7 @@ async fn cht24_cht25_background_work_outlives_its_turn_and_is_gone_when_it_is_do
 }
 
 #[tokio::test]
-async fn cht14_a_worker_takes_no_words_from_people() {
+async fn cht14_a_subagent_rejects_user_messages() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("hands-off").await;
     client.start_turn(&uris.chat, "t1", "/subagent").await;
@@ -246,7 +246,7 @@ async fn cht21_rec02_a_chat_that_went_while_its_reader_was_away_is_missing() {
 
 /// The reference client renames a chat by an action that is named after sessions (DSP-07).
 #[tokio::test]
-async fn ses14_titles_follow_the_first_message_until_somebody_chooses_one() {
+async fn ses14_titles_follow_the_first_message_until_a_client_sets_one() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("titles").await;
     client.create_chat(&uris.session, SECOND, json!({})).await;
@@ -275,7 +275,7 @@ async fn ses14_titles_follow_the_first_message_until_somebody_chooses_one() {
 }
 
 #[tokio::test]
-async fn ses27_disposing_of_a_session_takes_its_chats_workers_and_work_with_it() {
+async fn ses27_disposing_of_a_session_ends_its_chats_and_subagents() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("whole").await;
     let other = client.create_session("other").await;

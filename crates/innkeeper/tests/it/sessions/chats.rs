@@ -145,7 +145,7 @@ async fn cht05_a_fork_shows_the_history_through_its_turn_and_then_both_go_on_alo
 }
 
 #[tokio::test]
-async fn cht06_cht07_cht08_a_side_chat_knows_what_it_is_about_and_shows_nothing_of_it() {
+async fn cht06_cht07_cht08_a_side_chat_gets_its_source_and_does_not_show_it() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("side").await;
     client.run_turn(&uris.chat, "t1", "/stream 4").await;
@@ -192,7 +192,7 @@ async fn cht06_cht07_cht08_a_side_chat_knows_what_it_is_about_and_shows_nothing_
 
 /// The reference client ignores what the host says and computes both spellings by itself.
 #[tokio::test]
-async fn e49_e50_the_spelling_of_a_session_is_kept_and_that_of_its_chat_follows_from_it() {
+async fn e49_e50_session_uris_keep_their_spelling_and_chat_uris_follow() {
     let (_host, client) = start_with_client().await;
     let session = "Tour:/7C9E6679-7425-40de-944b-e07fc1f90ae7?q=%C3%A4#x";
     let _: Value = client

@@ -53,7 +53,7 @@ async fn with_directory(client: &OfficialClient, name: &str) -> (SessionUris, te
 }
 
 #[tokio::test]
-async fn cmp01_cmp03_cmp04_files_of_the_working_directory_complete_what_follows_an_at_sign() {
+async fn cmp01_cmp03_cmp04_files_of_the_working_directory_complete_an_at_sign() {
     let (_host, client) = start_with_client().await;
     let (uris, folder) = with_directory(&client, "files").await;
     let items = complete(&client, &uris.chat, "look at @ma|").await;
@@ -96,7 +96,7 @@ async fn cmp01_cmp03_cmp04_files_of_the_working_directory_complete_what_follows_
 }
 
 #[tokio::test]
-async fn cmp02_places_are_counted_in_utf16_whatever_stands_before_them() {
+async fn cmp02_positions_are_counted_in_utf16() {
     let (_host, client) = start_with_client().await;
     let (uris, _folder) = with_directory(&client, "units").await;
     for marked in ["👻 @note|", "a👩‍👩‍👧b @note|s. Yes", "ü@ @note|", "@NOTES|"] {

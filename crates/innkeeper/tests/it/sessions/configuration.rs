@@ -40,7 +40,7 @@ fn host_value(client: &OfficialClient, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn root07_root08_whoever_runs_the_host_sets_it_up_and_others_may_not() {
+async fn root07_root08_only_admins_change_host_settings() {
     let (host, drive, view) = start_with_scopes().await;
     let admin = OfficialClient::connect(host.address(), "admin").await;
     let driver = OfficialClient::connect(&drive, "driver").await;
@@ -101,7 +101,7 @@ async fn root07_root08_whoever_runs_the_host_sets_it_up_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn cmp05_settings_are_resolved_again_and_again_while_somebody_chooses() {
+async fn cmp05_settings_are_resolved_while_the_user_chooses() {
     let (_host, client) = start_with_client().await;
     let first = resolve(&client, json!({})).await;
     assert_eq!(first["values"]["mood"], "cheerful", "a default");
@@ -134,7 +134,7 @@ async fn cmp05_settings_are_resolved_again_and_again_while_somebody_chooses() {
 }
 
 #[tokio::test]
-async fn cmp06_values_are_found_while_somebody_types() {
+async fn cmp06_values_are_found_while_the_user_types() {
     let (_host, client) = start_with_client().await;
     assert_eq!(found(&client, "topic", "").await, ["bread", "maps"], "to begin with");
     assert_eq!(found(&client, "topic", "ri").await, ["bridges", "rivers"]);
@@ -149,7 +149,7 @@ async fn cmp06_values_are_found_while_somebody_types() {
 }
 
 #[tokio::test]
-async fn cmp09_a_session_is_created_with_what_was_chosen_or_not_at_all() {
+async fn cmp09_a_session_is_created_with_the_chosen_settings_or_not_at_all() {
     let (_host, client) = start_with_client().await;
     let create = |name: &str, config: Value| json!({ "channel": format!("ahp-session:/{name}"), "provider": "tour", "config": config });
     for (config, field) in [
@@ -175,7 +175,7 @@ async fn cmp09_a_session_is_created_with_what_was_chosen_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn ses23_what_may_change_later_changes_for_everybody_and_the_rest_is_refused() {
+async fn ses23_mutable_settings_change_for_all_clients_and_others_are_rejected() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("later").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -272,7 +272,7 @@ async fn cmp08_e43_properties_stand_in_the_same_order_wherever_they_are_shown() 
 
 /// (ROOT-18, ROOT-19)
 #[tokio::test]
-async fn root17_creating_a_session_tells_its_creator_how_far_it_is_and_nobody_else() {
+async fn root17_only_the_creator_gets_creation_progress() {
     let host = start().await;
     let mut creator = RawClient::initialized(host.address(), "creator").await;
     let mut other = RawClient::initialized(host.address(), "other").await;

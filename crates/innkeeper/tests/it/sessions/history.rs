@@ -112,7 +112,7 @@ async fn page02_a_cursor_that_is_none_of_this_chat_is_refused() {
 }
 
 #[tokio::test]
-async fn trc01_trc05_what_is_cut_off_is_forgotten_by_readers_and_by_the_agent() {
+async fn trc01_trc05_truncated_turns_are_gone_for_subscribers_and_agents() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("cut").await;
     for (turn, text) in [("t1", "apples"), ("t2", "pears"), ("t3", "plums")] {
@@ -140,7 +140,7 @@ async fn trc01_trc05_what_is_cut_off_is_forgotten_by_readers_and_by_the_agent() 
 }
 
 #[tokio::test]
-async fn trc02_cutting_stops_what_runs_and_nothing_of_it_comes_after() {
+async fn trc02_truncation_stops_the_running_turn() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "running", 2).await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -213,7 +213,7 @@ async fn page05_a_windowed_reader_comes_back_by_replay_and_reads_on() {
 
 /// A replay could not name what the reader never had, so it gets a snapshot (TRC-04).
 #[tokio::test]
-async fn trc04_a_windowed_reader_who_missed_a_cut_below_its_window_comes_back_to_the_truth() {
+async fn trc04_a_windowed_subscriber_converges_after_a_missed_truncation() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "missed", 20).await;
     let mut reader = OfficialClient::connect(host.address(), "reader").await;
@@ -236,7 +236,7 @@ async fn trc04_a_windowed_reader_who_missed_a_cut_below_its_window_comes_back_to
 
 /// Two who cut at once: whatever the order, both see the same.
 #[tokio::test]
-async fn trc01_two_who_cut_at_once_agree() {
+async fn trc01_two_concurrent_truncations_agree() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "both", 10).await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -270,7 +270,7 @@ async fn cht15_a_fork_from_a_turn_outside_the_window_has_its_history() {
 
 /// What waits in the queue was meant for the conversation that was cut.
 #[tokio::test]
-async fn trc02_e63_what_is_queued_does_not_start_by_itself_after_a_cut() {
+async fn trc02_e63_queued_messages_do_not_start_after_a_truncation() {
     let (_host, client) = start_with_client().await;
     let uris = with_turns(&client, "queue", 1).await;
     client.start_turn(&uris.chat, "t1", "/slow 600").await;
@@ -307,7 +307,7 @@ async fn page01_older_turns_are_read_while_a_new_one_streams() {
 
 /// The turn that is resumed is always among those a reader has (CHT-15).
 #[tokio::test]
-async fn cht15_turn12_whoever_has_only_the_last_turn_sees_it_resumed() {
+async fn cht15_turn12_a_windowed_subscriber_sees_the_last_turn_resumed() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "resumed", 5).await;
     client.run_turn(&uris.chat, "failed", "/error resumable").await;

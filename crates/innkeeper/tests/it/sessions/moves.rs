@@ -116,7 +116,7 @@ async fn cht17_cht18_a_chat_goes_to_another_session_and_its_readers_stay_with_it
 }
 
 #[tokio::test]
-async fn cht19_ses11_a_chat_becomes_a_session_of_its_own_with_its_workers() {
+async fn cht19_ses11_a_chat_moves_into_a_new_session_with_its_subagents() {
     let (_host, client) = start_with_client().await;
     let from = client.create_session("crowded").await;
     let chat = "ahp-chat:/leaves";
@@ -181,7 +181,7 @@ async fn cht16_moves_that_cannot_be_are_refused_and_change_nothing() {
 
 /// A client that is away while a chat moves finds it in its new place (REC-01).
 #[tokio::test]
-async fn cht17_a_move_that_somebody_missed_is_replayed() {
+async fn cht17_a_missed_move_is_replayed() {
     let (host, client) = start_with_client().await;
     let from = client.create_session("from").await;
     let there = client.create_session("there").await;

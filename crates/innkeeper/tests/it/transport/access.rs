@@ -153,7 +153,7 @@ async fn t_3_a_foreign_host_name_is_421_and_none_at_all_is_400() {
 }
 
 #[tokio::test]
-async fn every_other_request_gets_the_status_that_says_what_to_do() {
+async fn http_routes_respond_with_the_documented_status() {
     let host = start().await;
     let address = host.address();
     let bearer = format!("authorization: Bearer {}", address.token.as_deref().expect("a token"));
@@ -194,7 +194,7 @@ async fn every_other_request_gets_the_status_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_host_without_tokens_lets_everybody_on_this_machine_in() {
+async fn a_host_without_tokens_accepts_every_local_client() {
     let host = HostProcess::start(options().flags(&["--no-auth"])).await;
     assert_eq!(host.address().token, None);
     let client = OfficialClient::connect(host.address(), "anybody").await;

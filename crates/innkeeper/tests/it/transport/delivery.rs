@@ -23,7 +23,7 @@ async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClie
 }
 
 #[tokio::test]
-async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_else_notices() {
+async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_without_affecting_others() {
     // Long enough for the write to be waiting when the test begins to read again.
     let host = HostProcess::start(
         options()

@@ -114,7 +114,7 @@ async fn dsp_09_a_client_id_that_is_not_the_dispatchers_is_refused() {
 }
 
 #[tokio::test]
-async fn dsp_18_only_messages_of_people_are_accepted() {
+async fn dsp_18_only_user_messages_are_accepted() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("author").await;
     let mut forged = turn_started("t1", "I am the agent");
@@ -309,7 +309,7 @@ async fn p_3_every_accepted_action_reaches_every_subscriber_once_in_one_order() 
 }
 
 #[tokio::test]
-async fn dsp_16_of_two_who_start_a_turn_at_once_one_wins_and_the_other_is_told() {
+async fn dsp_16_of_two_concurrent_turns_one_is_rejected() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("race").await;
     let other = OfficialClient::connect(host.address(), "other").await;

@@ -81,7 +81,7 @@ async fn lesson_34_many_lists_at_once_are_all_answered_and_all_the_same() {
 }
 
 #[tokio::test]
-async fn lesson_29_a_snapshot_is_never_older_than_what_was_sent_before_it() {
+async fn lesson_29_a_snapshot_is_never_older_than_earlier_actions() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("late").await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;

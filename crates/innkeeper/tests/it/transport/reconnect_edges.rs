@@ -205,7 +205,7 @@ async fn rec_01_both_answers_have_exactly_the_published_shape() {
 }
 
 #[tokio::test]
-async fn a_client_that_counts_actions_only_is_not_given_what_its_snapshots_already_hold() {
+async fn a_client_without_snapshots_gets_no_action_that_they_contain() {
     let (host, mut client) = start_with_client().await;
     let counted = client.view().last_seen;
     let other = OfficialClient::connect(host.address(), "other").await;

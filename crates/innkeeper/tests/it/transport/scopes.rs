@@ -25,7 +25,7 @@ pub(crate) async fn start_with_scopes() -> (HostProcess, Address, Address) {
 }
 
 #[tokio::test]
-async fn b_2_whoever_may_only_look_sees_everything_and_changes_nothing() {
+async fn b_2_scope_view_reads_everything_and_changes_nothing() {
     let (host, _, view) = start_with_scopes().await;
     let owner = OfficialClient::connect(host.address(), "owner").await;
     let uris = owner.create_session("shown").await;
@@ -59,7 +59,7 @@ async fn b_2_whoever_may_only_look_sees_everything_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn b_2_whoever_may_use_sessions_may_not_change_the_host() {
+async fn b_2_scope_drive_does_not_change_the_host() {
     let (_host, drive, _) = start_with_scopes().await;
     let driver = OfficialClient::connect(&drive, "driver").await;
     let uris = driver.create_session("driven").await;

@@ -62,7 +62,7 @@ async fn neg_04_a_malformed_version_is_an_error_of_the_whole_call() {
 }
 
 #[tokio::test]
-async fn root_16_a_client_of_0_9_is_not_shown_what_it_does_not_know() {
+async fn root_16_a_client_of_0_9_gets_no_unknown_actions() {
     let host = start().await;
     let client = OfficialClient::connect(host.address(), "new").await;
     let mut old = RawClient::connect(host.address()).await;

@@ -74,7 +74,7 @@ async fn tool_04_tool_06_a_call_is_allowed_denied_or_given_another_input() {
 }
 
 #[tokio::test]
-async fn tool_08_e_22_a_decision_must_fit_what_was_offered() {
+async fn tool_08_e_22_a_confirmation_must_match_the_offered_options() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("misfits").await;
     client.start_turn(&uris.chat, "t1", "/options").await;
@@ -153,7 +153,7 @@ async fn tool_09_an_agents_own_choices_come_in_order_and_in_groups() {
 }
 
 #[tokio::test]
-async fn lesson_43_of_two_who_decide_at_once_one_wins_and_both_see_who() {
+async fn lesson_43_of_two_concurrent_decisions_one_wins_and_both_clients_see_it() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("race").await;
     let other = OfficialClient::connect(host.address(), "other").await;

@@ -122,7 +122,7 @@ async fn turn_17_turn_19_attachments_that_mean_nothing_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn turn_18_an_attached_chat_ends_where_it_ended_when_it_was_attached() {
+async fn turn_18_an_attached_chat_is_fixed_at_the_attachment() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("here").await;
     let source = client.create_session("there").await;

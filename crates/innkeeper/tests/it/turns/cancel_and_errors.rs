@@ -32,7 +32,7 @@ async fn turn_11_any_client_cancels_a_running_turn_and_the_chat_goes_on() {
 }
 
 #[tokio::test]
-async fn a_slow_turn_shows_what_it_is_doing_until_it_is_cancelled() {
+async fn a_slow_turn_shows_its_activity_until_it_is_cancelled() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("slow").await;
     client.start_turn(&uris.chat, "t1", "/slow 600").await;

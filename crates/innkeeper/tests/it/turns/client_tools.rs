@@ -41,7 +41,7 @@ pub(crate) fn failed(call: &Value) -> String {
 }
 
 #[tokio::test]
-async fn act_06_act_07_a_client_runs_its_tool_and_nobody_else_reports_about_it() {
+async fn act_06_act_07_only_the_client_of_a_tool_reports_its_result() {
     let (_host, owner, witness, uris) = stage(30_000).await;
     witness.start_turn(&uris.chat, "t1", CALL).await;
     let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
@@ -175,7 +175,7 @@ async fn act_03_a_client_announces_only_itself_and_each_tool_once() {
 }
 
 #[tokio::test]
-async fn act_04_a_client_tool_named_like_a_tool_of_the_agent_is_told_apart() {
+async fn act_04_a_client_tool_with_the_name_of_an_agent_tool_is_distinguished() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("names").await;
     client.offer(&uris.session, &["ring_bell"]).await;

@@ -27,7 +27,7 @@ async fn until_queue(client: &OfficialClient, chat: &str, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn pend04_lesson_26_every_steer_is_heard_or_seen_to_be_replaced() {
+async fn pend04_lesson_26_every_steering_message_is_used_or_replaced() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("steer").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -63,7 +63,7 @@ async fn pend04_lesson_26_every_steer_is_heard_or_seen_to_be_replaced() {
 }
 
 #[tokio::test]
-async fn pend02_lesson_27_what_is_queued_starts_when_the_turn_ends_in_the_order_of_the_queue() {
+async fn pend02_lesson_27_queued_messages_start_in_order_after_the_turn() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("order").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -115,7 +115,7 @@ async fn pend02_lesson_27_what_is_queued_starts_when_the_turn_ends_in_the_order_
 }
 
 #[tokio::test]
-async fn lesson_25_what_was_taken_back_or_changed_before_its_turn_is_never_sent_as_it_was() {
+async fn lesson_25_removed_or_edited_pending_messages_are_not_sent_as_before() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("taken-back").await;
     for round in 0..20 {
@@ -160,7 +160,7 @@ async fn lesson_25_what_was_taken_back_or_changed_before_its_turn_is_never_sent_
 }
 
 #[tokio::test]
-async fn pend07_taking_back_what_is_not_there_is_refused() {
+async fn pend07_removing_an_unknown_pending_message_is_rejected() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("nothing").await;
     client.dispatch(&uris.chat, unqueued("q")).await;

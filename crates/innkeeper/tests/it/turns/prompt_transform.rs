@@ -22,7 +22,7 @@ pub(crate) async fn words(client: &OfficialClient, uris: &SessionUris, turn_id: 
 }
 
 #[tokio::test]
-async fn smt01_smt04_smt07_one_request_for_all_sections_and_its_answer_replaces_them() {
+async fn smt01_smt04_smt07_one_request_replaces_all_sections() {
     let (host, client, uris) = stage().await;
     let wanted = ["tone", "guidelines", "last_instructions", "identity", "of_tomorrow"];
     let mut desk = Rewriter::join(host.address(), "desk", &uris.session, &wanted).await;
@@ -63,7 +63,7 @@ async fn smt01_smt04_smt07_one_request_for_all_sections_and_its_answer_replaces_
 }
 
 #[tokio::test]
-async fn smt01_nobody_asks_the_host_to_rewrite_anything() {
+async fn smt01_the_host_rejects_transform_requests() {
     let (host, _client, uris) = stage().await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     let params = json!({ "channel": uris.session, "sections": { "tone": { "content": "x" } } });
@@ -72,7 +72,7 @@ async fn smt01_nobody_asks_the_host_to_rewrite_anything() {
 }
 
 #[tokio::test]
-async fn smt02_smt05_whoever_did_not_opt_in_is_never_asked() {
+async fn smt02_smt05_clients_without_opt_in_get_no_request() {
     let (host, client, uris) = stage().await;
     let mut silent = Rewriter::join(host.address(), "silent", &uris.session, &[]).await;
     let mut restricted = Rewriter::join(host.address(), "restricted", &uris.session, &["identity", "x"]).await;
@@ -201,7 +201,7 @@ async fn smt11_agents_publish_their_sections() {
 }
 
 #[tokio::test]
-async fn smt12_the_operator_says_what_nobody_may_rewrite() {
+async fn smt12_the_operator_restricts_sections() {
     let host = HostProcess::start(options().setting(r#"restricted_sections = ["tone"]"#)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("restricted").await;
@@ -220,7 +220,7 @@ async fn smt12_the_operator_says_what_nobody_may_rewrite() {
 }
 
 #[tokio::test]
-async fn smt17_an_opt_in_is_state_for_everybody_and_content_is_nobodys() {
+async fn smt17_opt_ins_are_state_and_contents_are_not() {
     let (host, client, uris) = stage().await;
     let mut watcher = RawClient::initialized(host.address(), "watcher").await;
     let subscribe = json!({ "channel": uris.session });

@@ -63,7 +63,7 @@ async fn smt09_a_client_that_takes_too_long_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn smt08_smt10_when_a_client_disconnects_nobody_else_is_asked_in_its_place() {
+async fn smt08_smt10_a_disconnected_client_has_no_substitute() {
     let (host, client, uris) = stage().await;
     let mut other = Rewriter::join(host.address(), "other", &uris.session, &["tone"]).await;
     let mut leaving = Rewriter::join(host.address(), "leaving", &uris.session, &["tone"]).await;
@@ -127,7 +127,7 @@ async fn smt15_sections_and_bytes_are_bounded() {
 }
 
 #[tokio::test]
-async fn smt16_the_log_says_who_changed_what_by_hash_and_never_what_it_says() {
+async fn smt16_the_log_has_hashes_of_sections_and_no_text() {
     let host = HostProcess::start(options().flags(&["--log", "info,innkeeper_host=debug"])).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("audited").await;

@@ -195,7 +195,7 @@ async fn inp_05_answers_that_do_not_fit_are_refused_and_the_first_completion_win
 }
 
 #[tokio::test]
-async fn inp_06_inp_08_declining_and_cancelling_are_told_apart_for_forms_and_for_pages() {
+async fn inp_06_inp_08_decline_and_cancel_are_distinct_for_forms_and_pages() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("responses").await;
     for (number, (text, response, said)) in [
@@ -247,7 +247,7 @@ async fn turn_07_a_question_is_abandoned_when_its_turn_ends() {
 }
 
 #[tokio::test]
-async fn inp_09_a_question_outlives_the_connection_of_whoever_was_asked() {
+async fn inp_09_a_question_outlives_the_connection_of_its_client() {
     let (_host, mut client) = start_with_client().await;
     let uris = client.create_session("patient").await;
     let wait = asked(&client, &uris, "t1", "/ask").await;

@@ -11,7 +11,7 @@ fn change(name: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn lesson_42_what_is_allowed_in_one_session_is_listed_revocable_and_stays_there() {
+async fn lesson_42_session_approvals_are_listed_revocable_and_stay_there() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("one").await;
     let others = client.create_session("two").await;
@@ -76,7 +76,7 @@ async fn lesson_42_what_is_allowed_in_one_session_is_listed_revocable_and_stays_
 }
 
 #[tokio::test]
-async fn lesson_42_what_is_allowed_in_a_workspace_holds_in_its_sessions_and_in_no_other() {
+async fn lesson_42_workspace_approvals_apply_to_its_sessions_only() {
     let (host, client) = start_with_client().await;
     let [workspace, elsewhere] = ["work", "elsewhere"].map(|name| {
         std::fs::create_dir(host.path(name)).expect("created");

@@ -57,7 +57,7 @@ fn sent(view: &View, chat: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn cht12_a_worker_and_the_call_that_sent_it_name_each_other_at_every_depth() {
+async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth() {
     let (host, client) = start_with_client().await;
     let (uris, workers) = with_helpers(&client, "named", 3).await;
     let parents = [uris.chat.clone(), workers[0].clone(), workers[1].clone()];
@@ -105,7 +105,7 @@ async fn cht12_a_worker_and_the_call_that_sent_it_name_each_other_at_every_depth
 }
 
 #[tokio::test]
-async fn cht12_cancelling_the_chat_that_sent_them_stops_all_workers() {
+async fn cht12_cancelling_a_chat_stops_all_its_subagents() {
     let (_host, client) = start_with_client().await;
     let (uris, workers) = with_helpers(&client, "all-stop", 3).await;
     client.cancel_turn(&uris.chat, "t1").await;
@@ -129,7 +129,7 @@ async fn cht12_cancelling_the_chat_that_sent_them_stops_all_workers() {
 }
 
 #[tokio::test]
-async fn turn11_a_worker_is_stopped_alone_and_whoever_sent_it_goes_on() {
+async fn turn11_a_subagent_is_stopped_alone() {
     let (_host, client) = start_with_client().await;
     let (uris, workers) = with_helpers(&client, "one-stop", 3).await;
     client.cancel_turn(&workers[1], TURN).await;
@@ -152,7 +152,7 @@ async fn turn11_a_worker_is_stopped_alone_and_whoever_sent_it_goes_on() {
 }
 
 #[tokio::test]
-async fn cht13_helpers_of_helpers_end_somewhere_and_the_agent_is_told() {
+async fn cht13_nested_subagents_have_a_depth_limit() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("deep").await;
     let turn = client.run_turn(&uris.chat, "t1", "/subagent 32").await;
@@ -165,7 +165,7 @@ async fn cht13_helpers_of_helpers_end_somewhere_and_the_agent_is_told() {
 }
 
 #[tokio::test]
-async fn cht21_disposing_of_a_worker_takes_those_below_it_and_its_parent_hears_of_it() {
+async fn cht21_disposing_of_a_subagent_disposes_of_nested_ones_and_informs_its_parent() {
     let (_host, client) = start_with_client().await;
     let (uris, workers) = with_helpers(&client, "disposed", 2).await;
     let _: serde_json::Value = client
@@ -188,7 +188,7 @@ async fn cht21_disposing_of_a_worker_takes_those_below_it_and_its_parent_hears_o
 }
 
 #[tokio::test]
-async fn trc02_cutting_the_history_off_stops_the_workers_of_what_was_cut() {
+async fn trc02_truncation_stops_subagents_of_truncated_turns() {
     let (_host, client) = start_with_client().await;
     let (uris, workers) = with_helpers(&client, "cut", 2).await;
     client.dispatch(&uris.chat, json!({ "type": "chat/truncated" })).await;

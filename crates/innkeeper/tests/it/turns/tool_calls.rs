@@ -62,7 +62,7 @@ fn told<'a>(actions: &'a [Value], kind: &str, member: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn tool_01_a_plan_is_ticked_off_and_the_activity_says_where_it_is() {
+async fn tool_01_a_plan_is_updated_and_shown_as_activity() {
     const STEPS: [&str; 4] = ["Sweep the hall", "Light the fire", "Lay the table", "Open the door"];
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("plan").await;
@@ -82,7 +82,7 @@ async fn tool_01_a_plan_is_ticked_off_and_the_activity_says_where_it_is() {
 }
 
 #[tokio::test]
-async fn tool_18_a_judge_speaks_up_while_people_think_and_nothing_else_changes() {
+async fn tool_18_a_risk_assessment_changes_only_the_pending_call() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("judge").await;
     client.start_turn(&uris.chat, "t1", "/confirm").await;
@@ -117,7 +117,7 @@ async fn tool_18_a_judge_speaks_up_while_people_think_and_nothing_else_changes()
 }
 
 #[tokio::test]
-async fn tool_04_e_18_people_look_at_a_result_before_the_model_gets_it() {
+async fn tool_04_e_18_a_result_is_confirmed_before_the_model_gets_it() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("result").await;
     for (number, approved, status, said) in [
@@ -161,7 +161,7 @@ fn sign_in(resource: &str, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn tool_14_tool_15_a_call_waits_until_somebody_signs_in() {
+async fn tool_14_tool_15_a_call_waits_for_a_sign_in() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("auth").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -222,7 +222,7 @@ async fn tool_14_tool_15_a_call_waits_until_somebody_signs_in() {
 }
 
 #[tokio::test]
-async fn tool_12_anybody_gives_up_signing_in() {
+async fn tool_12_any_client_ends_a_pending_sign_in() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("give-up").await;
     client.start_turn(&uris.chat, "t1", "/auth").await;
@@ -252,7 +252,7 @@ async fn tool_12_anybody_gives_up_signing_in() {
 }
 
 #[tokio::test]
-async fn auth_04_one_token_opens_what_it_is_for_wherever_it_is_asked_for() {
+async fn auth_04_one_token_serves_every_request_for_its_resource() {
     let (_host, client) = start_with_client().await;
     let one = client.create_session("one").await;
     let two = client.create_session("two").await;
@@ -278,7 +278,7 @@ async fn auth_04_one_token_opens_what_it_is_for_wherever_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn lesson_41_the_approval_of_a_helper_three_levels_down_is_answered_through_the_session_alone() {
+async fn lesson_41_an_approval_three_subagents_deep_is_answered_through_the_session() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("helpers").await;
     let phone = OfficialClient::connect(host.address(), "phone").await;

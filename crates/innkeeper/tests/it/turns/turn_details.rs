@@ -115,7 +115,7 @@ async fn turn_02_only_times_that_every_client_reads_start_a_turn() {
 }
 
 #[tokio::test]
-async fn dsp_18_people_write_as_people_wherever_they_write() {
+async fn dsp_18_messages_with_other_origins_are_rejected_everywhere() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("kinds").await;
     let mut number = 0;
@@ -295,7 +295,7 @@ async fn a_silent_agent_is_seen_to_be_silent_and_its_turn_is_ended_in_the_end() 
 }
 
 #[tokio::test]
-async fn turn_12_a_resumed_turn_keeps_what_it_had_and_runs_under_its_old_name() {
+async fn turn_12_a_resumed_turn_keeps_its_parts_and_id() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("resume").await;
     let other = OfficialClient::connect(host.address(), "other").await;

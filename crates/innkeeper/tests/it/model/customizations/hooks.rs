@@ -109,7 +109,7 @@ const REFUSES: &str = "sh guard.sh";
 const GUARD: &str = "cat > told.json; echo 'new.txt is not yours' >&2; exit 2\n";
 
 #[tokio::test]
-async fn p12_a_workspaces_hook_runs_once_people_trust_it_refuses_a_call_and_survives_a_restart() {
+async fn p12_a_trusted_workspace_hook_denies_a_call_also_after_a_restart() {
     let hooks = settings("PreToolUse", "Write|Edit", REFUSES);
     let workspace = [(".claude/settings.json", hooks.as_str()), ("guard.sh", GUARD)];
     let (stage, _home) = stage(&workspace, &[], Script::by(writes)).await;
@@ -244,7 +244,7 @@ async fn p12_a_declined_question_runs_nothing_and_is_not_repeated_in_its_turn() 
 }
 
 #[tokio::test]
-async fn case47_nothing_runs_when_it_is_loaded_and_what_is_switched_off_never() {
+async fn case47_hooks_do_not_run_on_load_nor_when_disabled() {
     let hooks = settings("SessionStart", "", "echo ran > ran.txt");
     let (stage, _home) = stage(&[(".claude/settings.json", &hooks)], &[], [Reply::words("Hello.")]).await;
     let hook = |view: &innkeeper_testkit::official::View| -> Option<Value> {
@@ -396,7 +396,7 @@ async fn until_line(stage: &Stage, name: &str, line: &str) {
 }
 
 #[tokio::test]
-async fn p12_every_moment_of_a_session_from_its_start_to_the_end_of_the_host_is_told() {
+async fn p12_hooks_run_for_session_subagent_and_notification_events() {
     let moments = [
         "SessionStart",
         "SubagentStart",
@@ -438,7 +438,7 @@ async fn p12_every_moment_of_a_session_from_its_start_to_the_end_of_the_host_is_
 }
 
 #[tokio::test]
-async fn p12_hooks_of_copilot_and_of_cursor_refuse_a_call_in_their_own_words() {
+async fn p12_hooks_of_copilot_and_cursor_deny_a_call_in_their_formats() {
     let copilot = json!({ "version": 1, "hooks": { "preToolUse": [{ "type": "command", "bash":
         "cat > copilot.json; echo '{\"permissionDecision\":\"deny\",\"permissionDecisionReason\":\"not by Copilot\"}'"
     }] } });

@@ -78,7 +78,7 @@ async fn a_prompt_file_has_its_agent_its_model_and_its_tools_in_its_turn_only() 
 }
 
 #[tokio::test]
-async fn a_prompt_file_that_wants_what_there_is_not_goes_on_and_says_so() {
+async fn a_prompt_file_with_missing_tools_runs_with_a_notice() {
     let stage = stage().await;
     let turn = stage.run_turn("t1", "/lost").await;
     let shown = serde_json::to_string(&turn).expect("JSON");

@@ -47,7 +47,7 @@ async fn writable_again(host: &HostProcess) {
     assert!(asked.is_ok(), "the host stays read-only: {}", host.log());
 }
 
-/// A number that whoever runs the tests may choose.
+/// Returns a number that an environment variable may override.
 fn chosen<T: FromStr>(name: &str, usual: T) -> T {
     let chosen = std::env::var(name).ok();
     chosen.map_or(usual, |text| {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 const API: &str = "https://api.example.com/v1";
 const TOKEN: &str = "sk-0123456789-never-to-be-seen";
-/// Where the process keeps its data; set for that process alone.
+/// The data directory of the process; set for that process alone.
 const DATA: &str = "INNKEEPER_TEST_KEYED_HOST";
 
 /// Says whether it got the token.

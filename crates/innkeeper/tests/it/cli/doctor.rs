@@ -160,7 +160,7 @@ fn doctor_does_not_move_a_store_in_use() {
     home.run(&["send", "hello"]).code(0);
     let inode = |path: std::path::PathBuf| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
     let before = inode(home.data("sessions.db"));
-    // Replaced under the host: damaged for everybody else, and still held.
+    // The store was replaced under the running host: damaged on disk, and still in use.
     fs::rename(home.data("sessions.db"), home.data("hidden.db")).unwrap();
     fs::write(home.data("sessions.db"), "not a database, but long enough to look at").unwrap();
     doctor(&home, &["--move-aside", "--yes"])

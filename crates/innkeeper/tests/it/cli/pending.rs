@@ -76,7 +76,7 @@ fn approve_takes_an_option_and_an_edited_input() {
     let session = session
         .unwrap_or_else(|| panic!("{ended:?}"))
         .trim_end_matches(['.', ',']);
-    // From now on nobody is asked in that session.
+    // From now on that session does not ask.
     let ended = home.run(&["send", "--session", session, "/confirm"]).code(0);
     assert!(ended.stdout.contains("your settings said yes"), "{ended:?}");
 }
@@ -202,7 +202,7 @@ fn a_rejected_answer_is_reported_and_stays_pending() {
     lonely.run(&["pending"]).code(69).says("start one with `innkeeper`");
 }
 
-/// Whoever asks from three helpers below is found as well (lesson 41).
+/// A request of a subagent at depth three is found as well (lesson 41).
 #[test]
 fn pending_lists_requests_of_nested_subagents() {
     let home = Home::new();

@@ -351,7 +351,7 @@ fn nothing_is_pruned_without_retention_limits() {
     home.run(&["sessions", "prune", "--yes", "--config", config.to_str().unwrap()])
         .code(0)
         .says("Nothing goes");
-    // Nor does a host that was not told to do it by itself.
+    // A host without `enabled` does not prune either.
     let config = home.write(
         "told.toml",
         "listen = \":0\"\n[retention]\nmax_total_bytes = 0\narchived_only = false\n",
@@ -460,7 +460,7 @@ fn a_second_process_looks_while_another_owns_the_data() {
     home.run(&[&["sessions", "delete", "--yes", &uri][..], &at].concat())
         .code(5)
         .says("--read-only");
-    // What the owner does meanwhile is seen.
+    // Changes of the owner are visible.
     home.run(&["send", "--session", &uri, "and more"]).code(0);
     let shown = || {
         home.run(&[&["sessions", "show", &uri][..], &at].concat())
@@ -488,7 +488,7 @@ fn sessions_of_a_killed_host_are_shown_as_the_next_host_recovers_them() {
     let uri = working["resource"].as_str().unwrap().to_owned();
     let is_in_progress = |session: &Value| session["status"].as_u64().unwrap() & IN_PROGRESS == IN_PROGRESS;
     assert!(is_in_progress(&working), "{working}");
-    // Whoever cannot find the host that has the directory looks on, and closes nothing.
+    // A client that cannot find the owner of the directory reads the store without recovery.
     std::fs::remove_file(home.data("endpoint.json")).unwrap();
     let beside = home.run(&["sessions", "list", "--json"]).code(0).json_lines();
     let seen = beside.into_iter().find(is_other).expect("the other session");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Longer than anything here should take, shorter than a person's patience.
+/// Longer than any step should take, shorter than a developer waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A fresh home directory, so that no test sees another's files or the user's own.
@@ -168,7 +168,7 @@ impl Drop for Program {
     }
 }
 
-/// What a program left behind.
+/// The outcome of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,

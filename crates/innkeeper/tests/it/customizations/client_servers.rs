@@ -137,7 +137,7 @@ async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_en
     assert!(lives(second));
     client.assert_converged().await;
 
-    // It goes with whoever brought it.
+    // It ends with its client.
     publisher.cut().await;
     let session = &uris.session;
     client

@@ -55,7 +55,7 @@ impl Served {
         self.files.lock().expect("files").remove(path);
     }
 
-    /// How often anything was asked for since the last time.
+    /// Returns the number of requests since the last call.
     pub(crate) fn times_asked(&self) -> usize {
         std::mem::take(&mut *self.asked.lock().expect("asked")).len()
     }
@@ -203,7 +203,7 @@ async fn d75_p20_the_same_nonce_is_read_once_also_when_it_comes_back_and_after_a
     })
     .await;
     assert_eq!(served.times_asked(), 0, "copies outlive the host");
-    // Without a nonce nobody knows whether it is still the same.
+    // Without a nonce it is unknown whether the plugin is unchanged.
     for name in ["c", "d"] {
         served.put(&format!("skills/{name}/SKILL.md"), &skill(name, "New."));
         client.dispatch(&one.session, with_plugins("first", json!([]))).await;
@@ -385,7 +385,7 @@ async fn p20_hostile_names_in_client_listings_lead_nowhere() {
             entry["load"]["kind"] == "error" && message.contains("which is no name of a file")
         })
         .await;
-        // What is next is told apart by not being an error.
+        // The next state differs by not being an error.
         client.dispatch(&uris.session, with_plugins("first", json!([]))).await;
         client
             .until("it is withdrawn", |view| {

@@ -49,7 +49,7 @@ fn furnished() -> Workspace {
 #[tokio::test]
 async fn json_equals_the_customizations_of_a_new_session() {
     let workspace = furnished();
-    // Off until somebody switches it on.
+    // Off until a client enables it.
     let idle = r#"mcp.servers.idle = { command = "/bin/false", enabled = false }"#;
     let host = HostProcess::start(options().setting(idle)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
@@ -78,7 +78,7 @@ async fn json_equals_the_customizations_of_a_new_session() {
     let idle = entry(&client, &one.session, "idle");
     assert_eq!(idle["enablement"], json!([{ "kind": "global", "enabled": false }]));
 
-    // What is decided in one session is its own; the rest holds in the next one.
+    // Decisions of one session stay there; others apply to the next session.
     let in_workspace = json!([{ "kind": "workspace", "uri": workspace.uri(), "enabled": false }]);
     let everywhere = |enabled: bool| json!([{ "kind": "global", "enabled": enabled }]);
     let of = |container: &str, name: &str| child(&client, &one.session, container, name)["id"].clone();
@@ -99,7 +99,7 @@ async fn json_equals_the_customizations_of_a_new_session() {
     })
     .await;
     let two = session_in(&client, "two", &workspace).await;
-    // A session in which nobody has written is in no list.
+    // A draft session is in no list.
     client.run_turn(&two.chat, "t1", "hello").await;
     let expected = json!(entries(&client, &two.session));
     assert_eq!(
@@ -132,7 +132,7 @@ async fn json_equals_the_customizations_of_a_new_session() {
     }
 }
 
-/// Without how servers are doing: nobody starts one to print it.
+/// Removes the status of servers: the command starts none.
 fn without_states(mut entries: Value) -> Value {
     for entry in entries.as_array_mut().expect("entries") {
         if entry["type"] == "mcpServer" {

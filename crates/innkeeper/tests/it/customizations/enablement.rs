@@ -57,7 +57,7 @@ async fn cus08_cus16_d73_switches_of_every_scope_survive_rescans_and_a_killed_ho
     client.subscribe(&one.session).await;
     known(&client, &one.session).await;
     until_entry(&client, &one.session, SKILLS, "has three that are off", all).await;
-    // A session that did not exist, and a change that shows that somebody looks again.
+    // A new session, and a change that triggers a rescan.
     let three = session_in(&client, "three", &workspace).await;
     until_entry(&client, &three.session, SKILLS, "has two that are off", wide).await;
     workspace.skill("later");

@@ -130,7 +130,7 @@ async fn d65_a_repaired_plugin_keeps_its_disabled_children() {
     client.assert_converged().await;
 }
 
-/// Files that belong to no container have to be told of somewhere: people look at the session, not at the log (CUS-05).
+/// Files without a container are reported in the session, because users do not read the log (CUS-05).
 #[tokio::test]
 async fn cus05_a_broken_file_of_mcp_servers_is_named_until_it_is_repaired() {
     let (_host, client) = start_with_client().await;

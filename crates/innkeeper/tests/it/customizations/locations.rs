@@ -11,7 +11,7 @@ use crate::customizations::support::{
 };
 use crate::{options, start_with_client};
 
-/// How many directories a host watches, and with how many watchers.
+/// Returns how many directories a host watches, and with how many watchers.
 fn watches(host: &HostProcess) -> (usize, usize) {
     let folder = format!("/proc/{}/fdinfo", host.pid());
     let (mut watches, mut watchers) = (0, 0);
@@ -40,7 +40,7 @@ async fn until_watches(host: &HostProcess, expected: (usize, usize)) {
 #[tokio::test]
 async fn d51_d67_two_sessions_share_one_watcher_and_the_last_to_leave_stops_it() {
     let (host, client) = start_with_client().await;
-    // What every session gets is watched from the start, and is listed once that is so.
+    // Global directories are watched from the start, and listed after that.
     client.subscribe("ahp-root://").await;
     until_listed(&client, "the home", |listed| !listed.is_empty()).await;
     let without = watches(&host);

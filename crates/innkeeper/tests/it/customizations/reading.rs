@@ -193,7 +193,7 @@ async fn res03_sec03_shown_files_give_no_other_access() {
     .await;
     let tools = uri_of(&beside.path("tools"));
     let skill_file = format!("{tools}/skills/mend/SKILL.md");
-    // Who does not see the session reads nothing of it.
+    // A client that does not see the session reads nothing of it.
     let stranger = OfficialClient::connect(host.address(), "stranger").await;
     assert_eq!(
         refused(&stranger, "resourceRead", json!({ "uri": skill_file })).await.0,
@@ -245,7 +245,7 @@ async fn res03_sec03_shown_files_give_no_other_access() {
         refused(&client, "resourceDelete", json!({ "uri": skill_file })).await.0,
         -32009
     );
-    // What is run is not told to those who may only look (CUS-26).
+    // Commands are not shown to the scope view (CUS-26).
     let token = fs::read_to_string(host.path("view")).expect("a token");
     let view = Address {
         url: host.address().url.clone(),

@@ -26,7 +26,7 @@ async fn d69_cus23_the_first_skill_is_saved_into_a_directory_that_does_not_exist
     client.caught_up().await;
     assert_eq!(told(&client, &uris.session)[before..], ["session/customizationUpdated"]);
     assert_eq!(refused(&client, "resourceWrite", write).await.0, -32010, "createOnly");
-    // What is invalid is shown, and says so (D71).
+    // Invalid files are shown with their error (D71).
     let broken = json!({ "uri": file, "data": "no frontmatter", "encoding": "utf-8" });
     ask(&client, "resourceWrite", broken).await;
     until_entry(

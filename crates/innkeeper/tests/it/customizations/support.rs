@@ -40,8 +40,8 @@ impl Workspace {
 }
 
 /// Writes a file and the directories around it, all at once: it is made elsewhere and moved into place. A host that
-/// reads at any moment finds what was there before or what is there then, never an empty file or an empty directory;
-/// so whoever counts actions counts the same ones every time.
+/// reads at any moment finds what was there before or what is there then, never an empty file or an empty directory; so
+/// that the number of actions is the same every time.
 pub(crate) fn write(path: &Path, text: &str) {
     let is_missing = |directory: &&Path| !directory.exists();
     let Some(highest) = path.ancestors().skip(1).take_while(is_missing).last() else {
@@ -164,7 +164,7 @@ pub(crate) fn told(client: &OfficialClient, session: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the first agent of the host lists as given to every session.
+/// Returns the global customizations of the first agent.
 pub(crate) fn listed(view: &View) -> Vec<Value> {
     let agents = view.root().map(|root| json!(root.agents)).unwrap_or_default();
     agents[0]["customizations"].as_array().cloned().unwrap_or_default()

@@ -12,7 +12,7 @@ use crate::durable::{chosen, options};
 
 /// Every so many boundaries in an ordinary run; `INNKEEPER_BOUNDARY_STRIDE=1` is all of them.
 const STRIDE: u64 = 150;
-/// More writes than any life makes: whoever reaches this goes on for ever.
+/// More writes than any run makes: beyond this the loop would not end.
 const MOST: u64 = 20_000;
 
 /// Builds what counts the program's writes and kills it at one of them.

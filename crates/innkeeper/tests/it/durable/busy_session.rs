@@ -37,7 +37,7 @@ impl Life {
         }
     }
 
-    /// What goes on, until everything is done.
+    /// Runs everything until it is done.
     pub(crate) async fn go_on(&self, name: &str, random: &mut Random) {
         let deciding = self.decide(random.number());
         let acting = self.act(name, random);
@@ -56,7 +56,7 @@ impl Life {
         second.dispatch(session, mood("grumpy")).await;
         second.dispatch(chat, draft(&format!("{name} thinks"))).await;
         first.start_turn(chat, &format!("{name}-t1"), "/parallel 3").await;
-        // What is queued while nothing runs would start at once, in place of this turn.
+        // A message queued while nothing runs would start at once instead of this turn.
         second
             .until("the turn runs", |view| {
                 view.chat(chat).is_some_and(|chat| chat.active_turn.is_some())
@@ -112,7 +112,7 @@ impl Life {
         }
     }
 
-    /// What both clients were told in the order it came, each action once.
+    /// Returns the actions that both clients got, in order and once each.
     pub(crate) fn told(&self) -> Vec<ActionEnvelope> {
         let mut told = self.first.view().actions.clone();
         told.extend(self.second.view().actions.iter().cloned());

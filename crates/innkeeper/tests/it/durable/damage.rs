@@ -17,7 +17,7 @@ const FLIPS: usize = 20;
 
 const SESSIONS: usize = 6;
 
-/// What subscribing to a session and its chat shows, or why it does not.
+/// Returns the state of a session and its chat, or the error.
 type Shown = Result<(Value, Value), String>;
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn f18_flipped_bits_are_noticed_and_cost_no_other_session() {
     assert_eq!(compare("as it was", &host, &good).await, 0);
 }
 
-/// What cannot be read can still be deleted, by whoever asks for exactly that, and costs nothing else.
+/// A damaged session can still be deleted by an explicit request, without other effects.
 #[tokio::test]
 async fn f18_a_damaged_session_can_be_disposed_of() {
     let host = HostProcess::start(options()).await;
@@ -92,7 +92,7 @@ async fn f18_a_damaged_session_can_be_disposed_of() {
     let channel = json!({ "channel": damaged.session });
     let refusal = client.call("subscribe", channel.clone()).await.expect_err("damaged");
     assert!(refusal.message.contains("damaged"), "{refusal:?}");
-    // Whoever only tidies up cannot know whether it is what was chosen.
+    // Pruning cannot know whether the session is unchanged.
     let tidy = json!({ "channel": damaged.session, "_meta": { "innkeeper.onlyIf": {} } });
     client.call("disposeSession", tidy).await.expect_err("not to be judged");
     client.call("disposeSession", channel.clone()).await.expect("deleted");
@@ -142,7 +142,7 @@ async fn furnished() -> (StoppedHost, BTreeMap<String, (Value, Value)>) {
     (host.stop().await, good)
 }
 
-/// Whether words for people end with what they can do.
+/// Returns whether a message says what to do.
 fn says_what_to_do(words: &str) -> bool {
     words.contains("`innkeeper doctor`") || words.contains("innkeeper doctor --move-aside")
 }
@@ -154,7 +154,7 @@ async fn compare(what: &str, host: &HostProcess, good: &BTreeMap<String, (Value,
         match shown(host.address(), session).await {
             Ok(found) => assert_eq!(found, *expected, "{what}: {session} is wrong"),
             Err(problem) => {
-                // Which file it is, only who owns it needs to know; what is damaged, and what to do, whoever asks.
+                // Only the operator needs the path of the file; every client needs the problem and the advice.
                 assert!(
                     problem.contains("damaged") && says_what_to_do(&problem),
                     "{what}: {session}: {problem}"

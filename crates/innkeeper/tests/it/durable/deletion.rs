@@ -35,7 +35,7 @@ async fn sessions_that_changed_after_they_were_chosen_stay() {
     let archive = json!({ "type": "session/isArchivedChanged", "isArchived": true });
     client.dispatch(SESSION, archive.clone()).await;
     client.run_turn(&uris.chat, "t1", "hello").await;
-    // In the store only: nobody has looked at it in this life.
+    // In the store only: no client has opened it since the restart.
     let host = host.stop().await.start().await;
     let chosen = choose(&host, true);
     assert_eq!(chosen.len(), 1, "{chosen:?}");
@@ -101,7 +101,7 @@ async fn a_condition_that_is_not_understood_is_no_permission() {
     assert_eq!(client.listed(SESSION).await.resource, SESSION);
 }
 
-/// What the file says there is.
+/// Returns the sessions of the file.
 fn stored(killed: &StoppedHost) -> Archive {
     Archive::open(&killed.data_path(FILE_NAME), Mode::ReadOnly).expect("readable")
 }

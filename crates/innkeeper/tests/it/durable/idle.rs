@@ -12,7 +12,7 @@ async fn forgetful() -> HostProcess {
     HostProcess::start(options().limit("idle_session_ms", 50).limit("summary_debounce_ms", 0)).await
 }
 
-/// How many sessions have left memory so far.
+/// Returns how many sessions have left memory so far.
 fn left(log: &str) -> usize {
     let lines = log.lines().filter(|line| line.contains("idle sessions left memory"));
     let counts = lines.filter_map(|line| {
@@ -30,7 +30,7 @@ async fn let_go(host: &HostProcess, client: &OfficialClient, uris: &SessionUris)
     host.logged("a session leaves memory", |log| left(log) > before).await;
 }
 
-/// What a client shows of a session and its chat.
+/// Returns the state of a session and its chat.
 fn picture(client: &OfficialClient, uris: &SessionUris) -> [Value; 2] {
     let view = client.view();
     [view.comparable(&uris.session), view.comparable(&uris.chat)]
@@ -78,7 +78,7 @@ async fn ses_an_idle_session_comes_back_with_everything_it_had() {
         client.view().setting(&uris.session, "workspaceApprovedTools"),
         json!([r#"run_errand({"errand":1})"#])
     );
-    // What was allowed is allowed, what waited comes next, and the agent knows how often it was spoken to.
+    // Approvals, pending messages and the history of the agent are unchanged.
     let turn = client.run_turn(&uris.chat, "t4", "/confirm").await;
     assert_eq!(tool_calls_of(&turn)[0]["confirmed"], "setting");
     client

@@ -19,10 +19,10 @@ const KILLS: u64 = 12;
 /// Lives on one data directory. A directory of thousands takes longer to look through after every kill.
 const GENERATION: usize = 100;
 
-/// Somewhat more actions than one client sees in a life that nobody ends.
+/// Somewhat more actions than one client gets in a run without a kill.
 const ACTIONS: usize = 160;
 
-/// What came of all the kills.
+/// The results of all kills.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) kills: u64,
@@ -89,7 +89,7 @@ async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProces
     look(killed, life, &name, tally).await
 }
 
-/// Starts the host again, and compares what it has with what anybody was told.
+/// Restarts the host, and compares its state with everything that clients got.
 pub(crate) async fn look(killed: StoppedHost, mut life: Life, name: &str, tally: &mut Tally) -> HostProcess {
     life.first.disconnected().await;
     life.second.disconnected().await;
@@ -215,7 +215,8 @@ async fn check_turns(name: &str, life: &Life, tally: &mut Tally) {
     );
 }
 
-/// The session works as before, everybody sees the same, and no tool ran twice (P4). Returns how many ran.
+/// Checks that the session works as before, that all clients agree, and that no tool ran twice (P4). Returns how many
+/// ran.
 async fn usable(name: &str, life: &Life, log: &str, host: &HostProcess) -> usize {
     let Life {
         first,
@@ -224,7 +225,7 @@ async fn usable(name: &str, life: &Life, log: &str, host: &HostProcess) -> usize
         uris,
     } = life;
     let mut executed = executions(log, &uris.session);
-    // What waited is still there and goes on after the next turn; what it asks is answered with no.
+    // Pending messages are still there and run after the next turn; their confirmations are denied.
     let saying_no = async {
         loop {
             let wait = second.wait_for(&uris.session, "toolConfirmation").await;

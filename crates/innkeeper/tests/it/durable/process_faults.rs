@@ -63,7 +63,7 @@ async fn f24_a_removed_socket_does_not_affect_connected_clients() {
     let uris = inside.create_session("kept").await;
     std::fs::remove_file(&path).expect("removable");
     let data = host.data_path("");
-    // Nobody gets through here, whoever runs this: directories are where the host puts files.
+    // This fails for every user: there are directories at the paths of the host's files.
     let in_the_way = [path.clone(), host.data_path("endpoint.json")];
     std::fs::remove_file(&in_the_way[1]).expect("removable");
     for place in &in_the_way {
@@ -87,7 +87,7 @@ async fn f24_a_removed_socket_does_not_affect_connected_clients() {
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).expect("permitted");
     let stopped = host.stop().await;
     assert!(!stopped.log.contains("panicked"), "{}", stopped.log);
-    // What is in the way is named, and not removed: it is not the host's.
+    // The error names the obstacle. The host does not remove it, because it is not its own.
     let refused = stopped.try_start().await.expect_err("there is no way to the socket");
     assert!(refused.log.contains("inn.sock"), "{}", refused.log);
     for place in &in_the_way {

@@ -91,7 +91,7 @@ async fn smt17_act10_an_opt_in_goes_with_a_client_that_does_not_come_back() {
     client
         .until("its grace is over", |view| view.members(&uris.session).is_empty())
         .await;
-    // It comes back as somebody who wants nothing.
+    // It reconnects without an opt-in.
     let raw = RawClient::initialized(host.address(), "desk").await;
     let mut desk = Rewriter::over(raw, "desk", &uris.session).await;
     let plain = json!({ "clientId": "desk", "tools": [] });

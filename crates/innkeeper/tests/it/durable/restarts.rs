@@ -196,7 +196,7 @@ async fn lesson_22_a_turn_that_a_kill_interrupted_is_closed_with_a_reason_and_th
 #[tokio::test]
 async fn lesson_24_calls_that_were_open_at_a_crash_are_closed_and_the_history_loads() {
     let (host, mut client) = start_with_client().await;
-    // One call waits for people, another one runs at a client, a third one runs on the host.
+    // One call waits for a confirmation, another one runs at a client, a third one runs on the host.
     let asking = client.create_session("asking").await;
     client.start_turn(&asking.chat, "t1", "/confirm").await;
     client.call_in(&asking.chat, "pending-confirmation").await;

@@ -77,7 +77,7 @@ impl Auth {
     }
 }
 
-/// What `innkeeper pending` says.
+/// Returns the output of `innkeeper pending`.
 async fn pending(inn: &Inn) -> String {
     let mut command = Command::new(PROGRAM);
     command.args(["pending", "--data"]).arg(inn.scene.host.data_path(""));
@@ -85,7 +85,7 @@ async fn pending(inn: &Inn) -> String {
     String::from_utf8(output.expect("the program runs").stdout).expect("text")
 }
 
-/// What is printed holds no secret but the address itself, which is meant for one person.
+/// Checks that the output has no secret but the address, which is for the user.
 fn assert_discreet(inn: &Inn, said: &str) {
     for secret in inn.login.secrets() {
         assert!(!said.contains(&secret), "{said}");
@@ -144,7 +144,7 @@ async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in
     let needed = inn.needed("far").await;
     let resource = needed["resource"]["resource"].as_str().expect("a resource").to_owned();
     let origin = resource.strip_suffix("/mcp").expect("its address").to_owned();
-    // It says who it is when it sends people back, and that is itself.
+    // Its authorization responses name the issuer.
     inn.login.set(|behaviour| behaviour.answers_as = Some(origin.clone()));
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
     let address = auth.address().await;
@@ -275,7 +275,7 @@ async fn mcp21_a_registered_client_signs_in_with_its_secret_from_a_file() {
 async fn mcp21_a_registered_client_uses_the_registered_redirect_port() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
-    // Nobody listens there any more, and nobody else is likely to begin now.
+    // No process listens there any more.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = free.local_addr().expect("an address").port().to_string();
     drop(free);
@@ -350,7 +350,7 @@ async fn auth06_auth05_a_token_is_refreshed_and_finally_revoked() {
     let (is_fine, said) = auth.end().await;
     assert!(is_fine && said.contains("renews the token by itself"), "{said}");
     inn.scene.named_is("far", "ready").await;
-    // The command is gone, and with it whoever could be asked.
+    // The command has ended, and its client is gone.
     inn.login.pass(Duration::from_secs(3600));
     let words = inn.scene.call("t1", "far read {}").await;
     assert!(words.contains("read done"), "{words}");
@@ -360,10 +360,10 @@ async fn auth06_auth05_a_token_is_refreshed_and_finally_revoked() {
         kinds.filter(|kind| kind == "refresh_token").count()
     };
     assert_eq!(renewals(), 1);
-    // With one server that somebody signed in to, no name is needed.
+    // With a token for only one server, no name is needed.
     let (is_fine, said) = Auth::begin(&inn, &["--revoke"]).end().await;
     assert!(is_fine && said.contains("signed out of"), "{said}");
-    // Whoever gives out tokens is told after the command was answered.
+    // The authorization server is notified after the response to the command.
     let is_told = || {
         inn.login
             .requests()

@@ -106,7 +106,7 @@ async fn res03_p2_a_large_result_is_stored_whole_until_its_session_is_deleted() 
 
     let host = scene.host.kill_and_restart().await;
     let client = OfficialClient::connect(host.address(), "later").await;
-    // Whoever does not see the session does not see what is kept for it.
+    // A client that does not see the session does not see its contents.
     let (code, message) = client.refused("resourceRead", read_of(&uri)).await;
     assert_eq!(code, PERMISSION_DENIED);
     assert!(message.contains("subscribe to the session"), "{message}");
@@ -211,7 +211,7 @@ async fn res03_an_export_has_contents_and_a_running_host_imports_them() {
     std::fs::write(&file, &exported).expect("written");
     let file = file.to_str().expect("a path");
 
-    // Under another name, while a host runs, for somebody who never saw the first one.
+    // Under another URI, while a host runs, for a client that never saw the first one.
     let told = done(&sessions(&data, &["import", file, "--as", "ahp-session:/copy"]));
     assert!(told.contains("1 kept results"), "{told}");
     let stranger = OfficialClient::connect(scene.host.address(), "stranger").await;
@@ -272,7 +272,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
     assert!(done(&short).contains("1 kept results"), "{short:?}");
     assert!(said(&short).contains("resource_bytes"), "{short:?}");
 
-    // What was changed on its way is not kept, and a file that was cut is no success.
+    // Damaged contents are not stored, and a truncated file is a failure.
     let bent = exported.replacen("\"data\":\"", "\"data\":\"AAAA", 1);
     let bent = sessions(&place.path().join("bent"), &["import", &file("bent.jsonl", &bent)]);
     assert!(done(&bent).contains("1 kept results"));
@@ -302,7 +302,7 @@ async fn cht17_res03_a_moved_chat_keeps_its_contents_when_the_old_session_is_del
     let mut pieces = content.as_array().expect("content").iter();
     let uri = uri_of(pieces.find(|piece| piece["type"] == "resource").expect("a reference"));
     let whole = read(client, &uri).await;
-    // What stays behind is not the chat's.
+    // Contents of other chats stay behind.
     let stays = uri_of(&scene.kept("t2", r#"odd big {"bytes": 2000000}"#).await[0]);
 
     let params = json!({ "channel": chat, "destination": { "kind": "newSession" } });

@@ -162,7 +162,7 @@ async fn p12_the_guide_lists_servers_with_their_status_and_tools() {
     let before = scene.history();
     scene.call("t5", "odd die").await;
     scene.was("not ready", before, |state| state["kind"] != "ready").await;
-    // It comes back by itself, perhaps already; what it said when it ended is for nobody.
+    // The server restarts by itself, perhaps already; its last output is not shown.
     let words = scene.say("t6", "/mcp").await;
     assert!(words.contains("**odd**") && !words.contains("s3cr3t"), "{words}");
     scene.client.assert_converged().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::support::Scene;
 
-/// What the server asks for, as the input of its tool.
+/// Returns the sampling request as the input of the tool.
 fn wish() -> Value {
     json!({
         "systemPrompt": "Be brief.",
@@ -17,7 +17,7 @@ fn wish() -> Value {
 }
 
 impl Scene {
-    /// Has the server ask, allows the call of its tool, and returns the question that people get.
+    /// Approves a tool call that samples, and returns the question for the user.
     async fn wishes(&self, turn: &str) -> Value {
         let text = format!("/mcp odd sample {}", wish());
         self.client.start_turn(&self.uris.chat, turn, &text).await;
@@ -77,7 +77,7 @@ async fn mcp12_sampling_a_denial_uses_the_mcp_error_and_tool_policies_do_not_all
     scene.reply(&wait, "decline", true).await;
     let answer = scene.ending("t1").await;
     assert!(answer.contains("-1") && answer.contains("User rejected"), "{answer}");
-    // What makes no sense is refused before anybody is asked.
+    // Invalid requests are rejected before the user is asked.
     let odd = json!({ "messages": [], "maxTokens": 1 });
     let answer = scene.say("t2", &format!("/mcp odd sample {odd}")).await;
     assert!(

@@ -14,7 +14,7 @@ use crate::mcp::support::{PROGRAM, Scene};
 /// `SessionStatus.InputNeeded`.
 const INPUT_NEEDED: u32 = 24;
 
-/// A host with servers that want people to sign in.
+/// A host with servers that need a sign-in.
 pub(crate) struct Inn {
     pub(crate) login: AuthorizationServer,
     servers: ProtectedServers,
@@ -22,7 +22,7 @@ pub(crate) struct Inn {
 }
 
 impl Inn {
-    /// A session with the server `far`, which wants somebody to sign in.
+    /// A session with the server `far`, which needs a sign-in.
     pub(crate) async fn locked() -> Self {
         Self::declaring(
             MetadataLocation::Header,
@@ -60,12 +60,12 @@ impl Inn {
         inn
     }
 
-    /// What the server with this name wants.
+    /// Returns the required sign-in of a server.
     pub(crate) async fn needed(&self, name: &str) -> Value {
         self.scene.named_is(name, "authRequired").await["state"].clone()
     }
 
-    /// Begins a call that is allowed, and waits until it wants somebody to sign in. Returns the wait.
+    /// Starts an approved call, and waits until it needs a sign-in. Returns the wait.
     pub(crate) async fn waiting_call(&self, turn: &str, what: &str) -> Value {
         let (client, uris) = (&self.scene.client, &self.scene.uris);
         client.start_turn(&uris.chat, turn, &format!("/mcp {what}")).await;
@@ -85,7 +85,7 @@ impl Inn {
         serde_json::from_value(json!(session.status)).expect("a number")
     }
 
-    /// No secret of anybody is anywhere that people look (AUTH-12).
+    /// Checks that no secret is in state or log (AUTH-12).
     pub(crate) async fn assert_discreet(self) {
         let secrets = self.login.secrets();
         assert!(!secrets.is_empty());
@@ -99,7 +99,7 @@ impl Inn {
         };
         let stopped = self.scene.host.stop().await;
         assert!(stopped.log.len() > 100, "something was logged");
-        // That somebody has to sign in is no mistake, and the state says it.
+        // A required sign-in is no error, and the state shows it.
         assert!(!stopped.log.contains("rmcp::transport::worker"), "{}", stopped.log);
         for secret in secrets {
             assert!(!seen.contains(&secret), "a client saw a secret");
@@ -180,7 +180,7 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
     let words = inn.answer("t1").await;
     assert!(words.contains("admin done"), "{words}");
     inn.scene.named_is("far", "ready").await;
-    // The server asked for what was missing; people were asked for that and for what they had granted before.
+    // The server asked for the missing scope; the user was asked for it and the earlier scopes.
     let words = inn.scene.call("t2", "far read {}").await;
     assert!(words.contains("read done"), "{words}");
     for client in [&inn.scene.client, &other] {
@@ -227,7 +227,7 @@ async fn mcp05_stopping_a_server_ends_its_pending_sign_ins() {
     inn.scene.named_is("far", "stopped").await;
     inn.scene.client.nothing_waits(&inn.scene.uris.session).await;
     assert_ne!(inn.status() & INPUT_NEEDED, INPUT_NEEDED);
-    // Started again, it needs nobody: what it has is good for everything else.
+    // After a restart it needs no sign-in: its token works for everything else.
     inn.scene.demand("Start").await;
     inn.scene.named_is("far", "ready").await;
     inn.assert_discreet().await;
@@ -309,7 +309,7 @@ async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_t
     let (good, evil) = (inn.needed("good").await, inn.needed("evil").await);
     assert_eq!(good["resource"]["resource"], json!(inn.servers.url("/")));
     assert_eq!(evil["resource"]["resource"], json!(inn.servers.url("/evil/mcp")));
-    // Both ask at once, and people mean the good one.
+    // Both ask at once, and the user signs in to the good one.
     let granted = User::default().sign_in(&good).await;
     give(&inn.scene.client, &granted).await;
     inn.scene.named_is("good", "ready").await;

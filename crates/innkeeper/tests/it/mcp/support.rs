@@ -13,7 +13,7 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_innkeeper");
 const ARGS: [&str; 3] = ["--exact", "odd_server", "--nocapture"];
 
-/// What a host is started with.
+/// Returns the options of a host.
 pub(crate) fn options() -> HostOptions {
     HostOptions::new(PROGRAM)
 }
@@ -26,7 +26,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A session whose server nobody has allowed yet.
+    /// A session whose server is not trusted yet.
     pub(crate) async fn start(kind: &str) -> Self {
         Self::started(kind, "tour", HostOptions::new(PROGRAM)).await
     }
@@ -43,7 +43,7 @@ impl Scene {
         Self::started_in(directory, provider, options).await
     }
 
-    /// A session in a workspace that declares these servers, and that people allow to run them.
+    /// A session in a trusted workspace that declares these servers.
     pub(crate) async fn declaring(servers: &Value, options: HostOptions) -> Self {
         let directory = made();
         write(&directory, servers);
@@ -105,7 +105,7 @@ impl Scene {
         declare(&self.directory, kind, args);
     }
 
-    /// How often the server was started.
+    /// Returns how often the server was started.
     pub(crate) fn starts(&self) -> usize {
         fs::read(self.directory.path().join("starts")).unwrap_or_default().len()
     }
@@ -115,7 +115,7 @@ impl Scene {
         allow(&self.host, &self.workspace());
     }
 
-    /// What the server is shown to be.
+    /// Waits for a state of the server.
     pub(crate) fn server(&self) -> Value {
         shown(&self.client.view(), &self.uris.session)
     }
@@ -128,7 +128,7 @@ impl Scene {
         self.server()
     }
 
-    /// How many actions the session has had so far.
+    /// Returns how many actions the session has had so far.
     pub(crate) fn history(&self) -> usize {
         self.client.view().actions_on(&self.uris.session).len()
     }
@@ -148,7 +148,7 @@ impl Scene {
         find(&self.client.view()).expect("what happened has happened")
     }
 
-    /// What the server with this name is shown to be.
+    /// Returns the state of the server with this name.
     pub(crate) fn named(&self, name: &str) -> Value {
         find(&self.client.view(), &self.uris.session, name)
     }

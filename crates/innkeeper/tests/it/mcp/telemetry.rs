@@ -14,7 +14,7 @@ async fn listener(host: &HostProcess, name: &str, level: &str) -> LogListener {
     LogListener::subscribe(client, level).await
 }
 
-/// What the odd server said itself, each with its severity.
+/// Returns the log records of the server, with their severities.
 fn words(heard: &[ReceivedRecord]) -> Vec<(u64, &str)> {
     let written = heard.iter().filter(|record| record.body.contains("says="));
     let words = written.map(|record| (record.severity, record.attributes["says"].as_str()));

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::mcp::support::{PROGRAM, allow, find, shown, workspace};
 use crate::odd_http::OddHttp;
 
-/// The token that people sign in with, and what it is refreshed with.
+/// The token of a sign-in, and its refresh data.
 const CANARY: &str = "canary-token-5bd1";
 const REFRESH_CANARY: &str = "canary-refresh-90fe";
 
@@ -30,7 +30,7 @@ struct Far {
 }
 
 impl Far {
-    /// A session whose server waits for somebody to sign in.
+    /// A session whose server waits for a sign-in.
     async fn waiting(options: HostOptions) -> Self {
         let server = OddHttp::start().await;
         server.set(|behaviour| {
@@ -60,7 +60,7 @@ impl Far {
         far
     }
 
-    /// The same with a server that somebody signed in to.
+    /// A session whose server has a token.
     async fn signed_in(options: HostOptions, more: Value) -> Self {
         let far = Self::waiting(options).await;
         far.authenticate(CANARY, more).await;
@@ -80,7 +80,7 @@ impl Far {
         server_is(&self.client, &self.uris, kind).await
     }
 
-    /// Calls a tool after people allow it, which works.
+    /// Calls a tool with approval, and expects success.
     async fn echo(&self, turn: &str) {
         self.client.start_turn(&self.uris.chat, turn, "/mcp far echo {}").await;
         let wait = self.client.wait_for(&self.uris.session, "toolConfirmation").await;
@@ -153,7 +153,7 @@ async fn server_is(client: &OfficialClient, uris: &SessionUris, kind: &str) -> V
     shown(&client.view(), &uris.session)
 }
 
-/// Waits until something is so that nobody tells.
+/// Polls until a condition without an event is true.
 async fn eventually(mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
@@ -209,7 +209,7 @@ async fn t23_auth12_a_token_outlives_a_kill_and_can_be_read_nowhere() {
     far.assert_secret_everywhere().await;
     far.client.assert_converged().await;
 
-    // Whoever gave it is gone; it can be taken back all the same (AUTH-04, AUTH-05).
+    // Its client is gone; it can be revoked all the same (AUTH-04, AUTH-05).
     far.authenticate("", json!({})).await;
     far.is_kept(false).await;
     let far = far.killed_and_started().await;
@@ -335,7 +335,7 @@ async fn auth06_a_refused_refresh_requires_a_new_sign_in() {
     let server = far.server_is("authRequired").await;
     assert_eq!(server["state"]["reason"], "expired");
     far.is_kept(false).await;
-    // And the call goes on when somebody does.
+    // The call continues after the sign-in.
     far.server.set(|behaviour| {
         behaviour.tokens.insert("another".to_owned(), vec!["read".to_owned()]);
     });
@@ -386,7 +386,7 @@ async fn auth06_a_token_that_cannot_be_refreshed_is_dropped() {
     far.authenticate("another", json!({})).await;
     let server = server_is(&far.client, &later, "ready").await;
     assert_eq!(server["_meta"]["innkeeper.tokenKept"], true, "{server}");
-    // Whoever signs out is not told that something expired.
+    // A sign-out is not reported as an expired token.
     far.authenticate("", json!({})).await;
     let server = server_is(&far.client, &later, "authRequired").await;
     assert_eq!(server["state"]["reason"], "required");
@@ -402,7 +402,7 @@ async fn auth06_a_token_that_cannot_be_refreshed_is_dropped() {
 #[tokio::test]
 async fn t16_a_token_for_a_parent_resource_serves_only_its_server() {
     let mut far = Far::waiting(options()).await;
-    // What its tokens are for is the whole of the machine that it is on.
+    // The resource of its tokens is its whole origin.
     let around = format!("http://{}/", far.server.address);
     far.server.set(|behaviour| behaviour.resource = Some(around.clone()));
     let params = json!({ "channel": far.uris.session });
@@ -425,7 +425,7 @@ async fn t16_a_token_for_a_parent_resource_serves_only_its_server() {
         let session = far.uris.session.clone();
         move |view: &View| find(view, &session, name)["state"]["kind"] == kind
     };
-    // The file has changed: people are asked once more what it may run.
+    // The file has changed, so trust is requested again.
     far.client.until("far may not run", is("far", "error")).await;
     far.client
         .until("neither may its neighbour", is("neighbour", "error"))
@@ -463,7 +463,7 @@ async fn auth06_an_authorization_server_that_cannot_be_asked_is_asked_again_and_
         let wait = far.client.wait_for(&far.uris.session, "toolConfirmation").await;
         far.client.decide(&wait, json!({ "approved": true })).await;
         far.server_is("authRequired").await;
-        // It comes back, and the call goes on without anybody: what the server asks next is answered.
+        // The server reconnects, and the call continues without a user.
         far.server.set(|behaviour| behaviour.as_answers = None);
         let ended = far.client.turn_end(&far.uris.chat, &turn).await;
         let words = markdown(&ended.response_parts);

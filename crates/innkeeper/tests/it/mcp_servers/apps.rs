@@ -155,7 +155,7 @@ async fn mcp17_only_clients_with_apps_hear_of_changed_tools() {
     let listed = shows_apps.call("tools/list", listed).await.expect("listed");
     let tools = listed["tools"].as_array().expect("tools");
     assert!(tools.iter().any(|tool| tool["name"] == "grown"), "{listed}");
-    // It was told to everybody whom it is told to at once: it would be there before this answer.
+    // All recipients get it at once: it would have arrived before this response.
     for other in [&mut shows_none, &mut elsewhere] {
         other
             .call("listSessions", json!({ "channel": "ahp-root://" }))

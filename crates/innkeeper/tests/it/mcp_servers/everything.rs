@@ -23,7 +23,7 @@ async fn everything(declared: Value) {
     let options = options().flags(&["--log", "debug"]);
     let inn = Inn::open_with(Place::new(), json!({ "everything": declared }), options).await;
     let room = inn.ready_room("everything", "everything").await;
-    // Some tools are there only after it was told what we offer: it says that its list has changed.
+    // Some tools depend on the capabilities of the client: the server reports a changed list.
     let list = listed(&room, "trigger-elicitation-request").await;
     assert!(list.contains("**everything**") && list.contains("- `echo`"), "{list}");
 
@@ -50,7 +50,7 @@ async fn everything(declared: Value) {
     room.client.assert_converged().await;
 }
 
-/// What a call reports while it runs is shown on it.
+/// The progress of a call is shown on it.
 async fn progress(room: &Room<'_>) {
     let long = r#"everything trigger-long-running-operation {"duration": 1, "steps": 4}"#;
     let (words, _) = room.call("progress", long).await;
@@ -74,7 +74,7 @@ async fn cancel(room: &Room<'_>) {
     assert!(words.contains("Echo: still here"), "{words}");
 }
 
-/// What a server asks people is a question of the session, and the call goes on with the answer.
+/// An elicitation is a question of the session, and the call continues with the answer.
 async fn elicitation(room: &Room<'_>) {
     room.begin("asks", "everything trigger-elicitation-request").await;
     let wait = room.client.wait_for(&room.uris.session, "chatInput").await;

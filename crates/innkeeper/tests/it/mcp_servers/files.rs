@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::mcp_servers::support::{Inn, Place, options};
 
-/// Files of a workspace: their servers run once people said so.
+/// Files of a workspace: their servers run after a trust decision.
 const WORKSPACE: [(&str, &str); 7] = [
     ("mcp", ".mcp.json"),
     ("cursor", ".cursor/mcp.json"),
@@ -17,7 +17,7 @@ const WORKSPACE: [(&str, &str); 7] = [
     ("copilot", ".github/copilot/settings.json"),
     ("copilot-local", ".github/copilot/settings.local.json"),
 ];
-/// Files of the home: those are people's own.
+/// Files of the home directory belong to the user.
 const HOME: [(&str, &str); 3] = [
     ("home-copilot", ".copilot/mcp-config.json"),
     ("home-cursor", ".cursor/mcp.json"),
@@ -38,7 +38,7 @@ async fn cus01_every_file_that_is_said_to_be_read_runs_its_servers() {
     for (name, file) in HOME {
         write(inn.host.path(file), json!({ "mcpServers": { name: odd } }).to_string());
     }
-    // Those of other programs that are not read, as `docs/mcp.md` says.
+    // Files of other programs that are not read, see `docs/mcp.md`.
     let servers = json!({ "servers": { "unread": odd } }).to_string();
     write(inn.place.workspace().join(".vscode/mcp.json"), servers);
     let settings = json!({ "mcpServers": { "unread": odd } }).to_string();

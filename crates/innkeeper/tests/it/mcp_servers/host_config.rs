@@ -136,7 +136,7 @@ async fn cus10_cus18_a_disabled_server_is_off_until_a_client_enables_it() {
         .switch("garden", json!([{ "kind": "global", "enabled": true }]))
         .await;
     other.server_is("garden", "ready").await;
-    // Whoever takes all decisions back has what the configuration says.
+    // Without decisions the configuration applies.
     other.switch("garden", json!([])).await;
     let server = other.server_is("garden", "stopped").await;
     assert_eq!(server["enablement"], off, "{server}");

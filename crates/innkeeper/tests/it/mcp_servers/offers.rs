@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::mcp_servers::support::{Inn, Room};
 
-/// What is offered at the end of a text.
+/// Returns the completions at the end of a text.
 async fn items(room: &Room<'_>, text: &str) -> Vec<Value> {
     let offset = text.encode_utf16().count();
     let params = json!({ "channel": room.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
@@ -58,7 +58,7 @@ async fn resources(room: &Room<'_>) {
     assert_eq!(json!(turn.message.attachments)[0]["uri"], attachment["uri"]);
 }
 
-/// The server wants a model to go on; people see what it asks, and allow it.
+/// The server requests sampling; the user sees the request and allows it.
 async fn sampling(room: &Room<'_>) {
     let ask = r#"everything trigger-sampling-request {"prompt": "Name a colour.", "maxTokens": 20}"#;
     room.begin("sampling", ask).await;
@@ -75,7 +75,7 @@ async fn sampling(room: &Room<'_>) {
     }
 }
 
-/// What the server writes for its log stands in the host's.
+/// Logs of the server are in the host's log.
 async fn logging(inn: &Inn, room: &Room<'_>) {
     let (words, _) = room.call("logging", "everything toggle-simulated-logging").await;
     assert!(words.contains("Started simulated"), "{words}");

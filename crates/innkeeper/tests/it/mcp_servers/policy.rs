@@ -19,7 +19,7 @@ async fn open() -> Inn {
     Inn::started(place, options).await
 }
 
-/// Has a tool called, and waits until people are asked; they say no.
+/// Calls a tool, waits for the confirmation, and denies it.
 async fn is_asked_about(room: &Room<'_>, turn: &str, what: &str) {
     room.client
         .start_turn(&room.uris.chat, turn, &format!("/mcp {what}"))
@@ -47,7 +47,7 @@ async fn mcp12_t14_read_only_tools_run_unasked_only_on_the_users_own_servers() {
     let asks = |action: &&Value| action.to_string().contains("toolConfirmation");
     let asked: Vec<&Value> = actions.iter().skip(before).filter(asks).collect();
     assert!(asked.is_empty(), "{asked:?}");
-    // The very same words, from a server that people only allowed to run.
+    // The same annotations, from a server that is only trusted to run.
     is_asked_about(&room, "t2", "field peek").await;
     // One that contradicts itself, or says nothing, is asked about wherever it comes from.
     is_asked_about(&room, "t3", "garden wreck").await;

@@ -39,7 +39,7 @@ async fn sessions_of_one_workspace_share_a_process_until_the_last_of_them_is_gon
     assert_eq!(inn.place.living(), 1);
     dispose(&inn, &second).await;
     inn.place.until_living(0).await;
-    // And it is there again for whoever comes next.
+    // It starts again for the next session.
     let third = inn.room("three").await;
     third.server_is("odd", "ready").await;
     echoes(&third, "t1").await;
@@ -77,7 +77,7 @@ async fn one_session_never_has_the_same_server_twice() {
         1,
         "the first file wins, as a warning of the second one says"
     );
-    // Whoever is impatient starts what runs already.
+    // A start request for a running server restarts it.
     room.demand("odd", "Start").await;
     room.demand("odd", "Start").await;
     room.client.caught_up().await;
@@ -111,7 +111,7 @@ async fn cus08_every_scope_switches_servers_off_and_on() {
         .into_iter()
         .enumerate()
     {
-        // What the session itself decided would count for more.
+        // A decision of the session would override it.
         first.switch("odd", off).await;
         for room in [&first, &second] {
             room.server_is("odd", "stopped").await;
@@ -138,7 +138,7 @@ async fn a_server_of_a_manifest_runs_and_shows_its_position() {
     let setting = format!("[customizations]\nplugins = [{:?}]", plugin.display().to_string());
     let inn = Inn::open_with(place, json!({}), options().setting(&setting)).await;
     let room = inn.room("one").await;
-    // The configuration of the host named it: nobody is asked.
+    // A configured server needs no trust.
     let server = room.server_is("inline", "ready").await;
     assert!(server["range"]["start"].is_object(), "CUS: {server}");
     assert!(server["uri"].as_str().is_some_and(|uri| uri.ends_with("plugin.json")));

@@ -64,7 +64,7 @@ async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
     let refused = view.call("prompts/list", with(json!({}))).await;
     assert_eq!(refused.expect_err("MCP-16").code, -32601);
 
-    // Somebody who shows no apps, and somebody who does not listen to the session: to them there is no channel.
+    // Clients without apps or without a subscription have no channel.
     let mut shows_none = client(&inn, "shows-none", false).await;
     let plain = join(&mut shows_none, &room).await;
     assert_eq!((plain.get("mcpApp"), plain.get("channel")), (None, None), "{plain}");
@@ -87,13 +87,13 @@ async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
         other.still_works().await;
     }
 
-    // In both directions: the server tells what it heard, at the level that the view has set, and nobody else's.
+    // In both directions: the server logs the message at the level of the view only.
     let said = json!({ "level": "info", "data": "from the view" });
     view.notify("notifications/message", with(said.clone())).await;
     let told = view.notification("the answer of the server", is_message).await;
     let heard = json!({ "level": "warning", "logger": "odd", "data": { "heard": said } });
     assert_eq!(told["params"], with(heard), "MCP-18: the channel is not the server's");
-    // And what it writes for its log while anybody has a tool called.
+    // And its logs while any client calls a tool.
     let (words, _) = room.call("t1", r#"odd log {"level": "error", "data": {"n": 1}}"#).await;
     assert!(words.contains("logged"), "{words}");
     let told = view.notification("what the server wrote", is_message).await;
@@ -102,13 +102,13 @@ async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
         with(json!({ "level": "error", "data": { "n": 1 } })),
         "what others sent reached nobody"
     );
-    // It is told to all at once: it would be there before this answer.
+    // All recipients get it at once: it would have arrived before this response.
     for other in [&mut shows_none, &mut elsewhere] {
         other.still_works().await;
         assert!(!other.has_notification(is_message), "{:?}", other.notifications);
     }
 
-    // Whoever leaves the session has no channel any more.
+    // A client that leaves the session has no channel any more.
     let leaving = json!({ "channel": room.uris.session });
     view.notify("unsubscribe", leaving).await;
     let refused = view.call("resources/list", with(json!({}))).await;

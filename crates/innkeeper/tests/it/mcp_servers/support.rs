@@ -42,7 +42,7 @@ impl Place {
         format!("file://{}", self.workspace().display())
     }
 
-    /// How the odd server of a kind is started.
+    /// Returns the declaration of a misbehaving server.
     pub(crate) fn odd(&self, kind: &str) -> Value {
         json!({
             "command": std::env::current_exe().expect("this program"),
@@ -77,7 +77,7 @@ impl Place {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Those that still live.
+    /// Returns the processes that still run.
     pub(crate) fn living(&self) -> usize {
         self.pids().into_iter().filter(|pid| lives(*pid)).count()
     }
@@ -128,7 +128,7 @@ impl Inn {
         }
     }
 
-    /// The first session, whose servers people have been asked about and allowed.
+    /// Opens the first session, and trusts its servers.
     pub(crate) async fn allowed_room(&self, name: &str, server: &str) -> Room<'_> {
         let room = self.room(name).await;
         room.server_is(server, "error").await;
@@ -220,7 +220,7 @@ impl Room<'_> {
         self.client.decide(&wait, json!({ "approved": true })).await;
     }
 
-    /// What the guide says about a call, and the call.
+    /// Returns the response of the guide to a call, and the call.
     pub(crate) async fn end(&self, turn: &str) -> (String, Value) {
         let turn = self.client.turn_end(&self.uris.chat, turn).await;
         let words = markdown(&turn.response_parts);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::mcp_servers::support::{Inn, Place, Room};
 
-/// What a server was said to do, in the order in which it was said, after so many actions.
+/// Returns the states of a server in order, after a number of actions.
 fn states(room: &Room<'_>, after: usize) -> Vec<String> {
     let actions = room.client.view().actions_on(&room.uris.session);
     let news = actions.iter().skip(after);
@@ -56,7 +56,7 @@ async fn p12_a_server_that_waits_says_nothing_about_decisions_that_are_not_about
     let actions = |room: &Room<'_>| room.client.view().actions_on(&room.uris.session);
     let before = actions(&room).len();
 
-    // Elsewhere somebody is asked, says yes, and takes it back.
+    // In another workspace a user allows the server and revokes it.
     let elsewhere = inn.place.beside("elsewhere");
     fs::create_dir(&elsewhere).expect("made");
     fs::write(

@@ -17,7 +17,7 @@ async fn open(kind: &str, settings: impl FnOnce(HostOptions) -> HostOptions) -> 
     Inn::started(place, options).await
 }
 
-/// Whether a server is still starting, and nobody waits for it.
+/// Returns whether a server is still starting, without a waiting turn.
 fn starts_by_itself(server: &Value) -> bool {
     server["state"]["kind"] == "starting" && server["state"]["blocking"] != true
 }
@@ -27,7 +27,7 @@ async fn mcp03_the_first_turn_of_a_session_waits_for_its_servers_and_has_their_t
     let inn = open("plain", |options| options.limit("mcp_blocking_ms", FOR_EVER_MS)).await;
     for session in ["one", "two"] {
         let room = inn.room(session).await;
-        // Whether the server is ready by now nobody has looked.
+        // The server may be ready by now.
         let list = room.say("t1", "/mcp").await;
         assert!(list.contains("**odd**") && list.contains("- `echo`"), "{list}");
     }

@@ -99,7 +99,7 @@ async fn a_server_that_comes_up_late_and_one_without_a_list_can_be_used() {
     let turn = client.run_turn(&uris.chat, "t1", "Hello?").await;
     let (kind, message, resumable) = error_of(&turn).expect("there is no model");
     assert_eq!((kind.as_str(), resumable), ("noModel", true), "{message}");
-    // Whoever knows a model can name it.
+    // A client can name any model.
     let mut action = turn_started("t2", "Hello?");
     action["message"]["model"] = json!({ "id": "unheard-of" });
     client.dispatch(&uris.chat, action).await;

@@ -22,7 +22,7 @@ async fn answer(stage: &Stage, response: &str, value: Option<Value>) -> Value {
     wait
 }
 
-/// Has the model ask, a person answer, and returns the question and what the model is told.
+/// Lets the model ask and a user answer. Returns the question and the result for the model.
 async fn asked(input: Value, response: &str, value: Option<Value>) -> (Value, String) {
     let script = [Reply::new().call("ask_user", input), Reply::words("I see.")];
     let stage = Setup::new(Api::Messages).stage(script).await;

@@ -36,7 +36,7 @@ async fn a_turn_is_cancelled_while_the_model_speaks_and_the_server_sees_the_hang
         stage.client.cancel_turn(&stage.uris.chat, "t1").await;
         stage.server.until_hung_up(0).await;
         cancel_and_go_on(&stage).await;
-        // What people have seen, the model has said.
+        // The history has the text that users have seen.
         let said = stage.last_asked().said();
         assert!(
             said.contains(&ConversationPart::Assistant("I begin and".into())),
@@ -121,7 +121,7 @@ async fn a_turn_is_cancelled_while_a_command_runs_which_goes_with_all_it_started
         tokio::task::yield_now().await;
     }
     cancel_and_go_on(&stage).await;
-    // The model knows that the first command was run, and that nobody knows of the second.
+    // The model learns that the first command ran, and that the result of the second is unknown.
     let results: Vec<String> = stage
         .last_asked()
         .said()

@@ -25,7 +25,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What the model does, by how far it is.
+/// The steps of the model.
 fn work(asked: &ReceivedRequest) -> Reply {
     if asks_for_title(asked) {
         return Reply::words("\"Fix the addition.\"").usage(7, 7, 0);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::model::support::{Setup, Stage, asks_for_summary, notices, users};
 
-/// What the model says to everything: a lot.
+/// The long response of the model to everything.
 fn long_answer() -> String {
     "So it is. ".repeat(800)
 }
@@ -43,7 +43,7 @@ async fn talk_until_shortened(stage: &Stage) -> usize {
     panic!("the conversation was never shortened");
 }
 
-/// That people can read what the model is told from now on, in the place of what was shortened.
+/// Checks that users can read the summary that replaces the compacted history.
 async fn assert_summary_is_shown(stage: &Stage) {
     let chat = stage.client.chat(&stage.uris.chat);
     let mut parts = chat.turns.iter().flat_map(|turn| &turn.response_parts);
@@ -59,7 +59,7 @@ async fn assert_summary_is_shown(stage: &Stage) {
     assert_eq!(read["data"], "They talked about the weather.");
 }
 
-/// That everything people said is in a request, once and as it was.
+/// Checks that a request has every user message once and unchanged.
 fn assert_all_words(asked: &ReceivedRequest, last: usize) {
     let heard = users(asked).join("\n");
     for number in 0..=last {
@@ -152,7 +152,7 @@ async fn without_a_summary_room_is_made_all_the_same() {
 #[tokio::test]
 async fn a_provider_that_says_it_is_too_long_is_believed() {
     for api in Api::ALL {
-        // The model's window is smaller than anybody said.
+        // The context window is smaller than configured.
         let script = Script::by(|asked| {
             if !asks_for_summary(asked) && asked.body.to_string().len() > 40_000 {
                 return Reply::new().refuse(

@@ -118,7 +118,7 @@ async fn cus26_the_first_turn_uses_the_customizations_of_the_workspace() {
     let reasons: Vec<&Value> = rules.iter().map(|rule| &rule["reason"]).collect();
     assert_eq!(reasons, [&json!("always"), &json!("glob")], "{usage:#}");
 
-    // A prompt is a slash command that expands; the person's words stay what they are.
+    // A prompt is a slash command that expands; the user's message stays unchanged.
     assert_eq!(completions(&stage, "/rel").await, ["/release"]);
     let turn = stage.run_turn("t2", "/release 1.0").await;
     assert_eq!(turn.message.text, "/release 1.0");

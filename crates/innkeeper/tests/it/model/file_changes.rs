@@ -11,7 +11,7 @@ use crate::model::support::{Setup, Stage};
 const NAME: &str = "gr\u{fc}n b#1?100%.txt";
 const ENCODED: &str = "gr%C3%BCn%20b%231%3F100%25.txt";
 
-/// Writes the file anew in every turn, with the last words that it was told.
+/// Rewrites the file in every turn, with the text of the last message.
 fn write(asked: &ReceivedRequest) -> Reply {
     match asked.said().last() {
         Some(ConversationPart::User(words)) => {
@@ -63,7 +63,7 @@ async fn res03_both_sides_of_a_change_are_snapshots_that_outlive_the_file_and_th
     assert_eq!(content(&stage.client, &asked["before"]).await, "one");
     assert_eq!(content(&stage.client, &asked["after"]).await, "two");
     assert_eq!(stage.read(NAME), "one", "nothing is written before somebody agrees");
-    // Who does not listen to the session reads nothing of it, and nobody writes there.
+    // A client without a subscription reads nothing, and no client can write there.
     let mut stranger = RawClient::initialized(stage.host.address(), "stranger").await;
     let uri = &asked["after"]["content"]["uri"];
     let refused = stranger

@@ -159,7 +159,7 @@ async fn a_key_in_a_file_is_read_for_every_turn() {
             ("third".into(), auth.clone())
         ]
     );
-    // A key that is not there is asked for before anybody is asked anything, and the words are not lost.
+    // A missing key is requested before the model request, and the message is not lost.
     std::fs::remove_file(&file).expect("removed");
     let turn = stage.run_turn("t4", "Still there?").await;
     let (kind, message, resumable) = error_of(&turn).expect("an error");

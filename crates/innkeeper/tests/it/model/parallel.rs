@@ -8,7 +8,7 @@ use crate::model::support::Setup;
 
 #[tokio::test]
 async fn harmless_calls_run_at_the_same_time() {
-    // Neither helper is answered before both have asked: they cannot run one after the other.
+    // Neither subagent gets a response before both have asked, so they cannot run in sequence.
     let script = innkeeper_testkit::model_server::Script::by(|asked| match asked.last_words().as_deref() {
         Some("Look left." | "Look right.") => Reply::words("Nothing there.").stall_first(),
         _ if asked.last_results().is_empty() => Reply::new()
@@ -59,7 +59,7 @@ async fn calls_that_change_something_run_one_after_the_other_in_their_order() {
         assert_eq!(stage.read("log"), "one\ntwo\n");
         let results = stage.last_asked().last_results();
         assert_eq!(results.len(), 3);
-        // What was read came between the two.
+        // The read happened between the two.
         assert!(
             results[1].contains("one") && !results[1].contains("two"),
             "{results:#?}"

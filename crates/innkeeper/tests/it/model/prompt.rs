@@ -17,7 +17,7 @@ async fn the_directory_s_own_rules_and_the_configuration_s_sections_are_in_the_p
         let models = "titles = false\nprompt = { tone = \"Speak like a pirate.\" }";
         let stage = Setup::new(api).models(models).stage(always()).await;
         stage.write("AGENTS.md", "Use tabs, never spaces.");
-        // What is shown is what happens: a new file counts once it was noticed.
+        // A new file applies once the state shows it.
         let is_rule = |child: &Value| child["uri"].as_str().is_some_and(|uri| uri.ends_with("/AGENTS.md"));
         stage
             .client
@@ -39,7 +39,7 @@ async fn the_directory_s_own_rules_and_the_configuration_s_sections_are_in_the_p
             system.contains(&stage.directory.path().display().to_string()),
             "{system}"
         );
-        // What changes is seen with the next turn.
+        // Changes apply to the next turn.
         stage.write("AGENTS.md", "Use spaces after all.");
         stage.run_turn("t2", "Hello again.").await;
         assert!(stage.last_asked().system().contains("Use spaces after all."));

@@ -22,7 +22,7 @@ pub(crate) fn api_name(api: Api) -> &'static str {
     }
 }
 
-/// How a scenario is set up.
+/// The set-up of a scenario.
 pub(crate) struct Setup {
     pub(crate) api: Api,
     /// Lines of `[models]`.
@@ -182,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// What was asked, the last time.
+    /// Returns the last request.
     pub(crate) fn last_asked(&self) -> ReceivedRequest {
         self.server.requests().pop().expect("something was asked")
     }
@@ -205,7 +205,8 @@ pub(crate) fn uri_of(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// Every call has a result right after it, every result a call, and somebody else than the model speaks last.
+/// Checks that every call has a result right after it, every result a call, and that the last message is not the
+/// model's.
 pub(crate) fn assert_well_formed(asked: &ReceivedRequest) {
     let said = asked.said();
     let mut open: Vec<String> = Vec::new();
@@ -243,7 +244,7 @@ pub(crate) fn assert_well_formed(asked: &ReceivedRequest) {
     assert!(!asked.system().is_empty(), "a system prompt");
 }
 
-/// What people said, as a request has it.
+/// Returns the user messages of a request.
 pub(crate) fn users(asked: &ReceivedRequest) -> Vec<String> {
     let said = asked.said().into_iter();
     said.filter_map(|said| match said {

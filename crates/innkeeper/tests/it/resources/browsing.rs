@@ -45,7 +45,7 @@ async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured(
         .await
         .expect("listed");
     assert!(listed["entries"].as_array().is_some_and(|entries| !entries.is_empty()));
-    // Typing: what exists is told from what does not.
+    // Typing: existing paths differ from missing ones.
     let typed = json!({ "uri": format!("{start}/work/a%20b%231") });
     let found = raw.call("resourceResolve", typed).await.expect("there");
     assert_eq!(found["type"], "directory");
@@ -53,7 +53,7 @@ async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured(
         .call("resourceResolve", json!({ "uri": format!("{start}/wo") }))
         .await;
     assert_eq!(missing.expect_err("not there").code, -32008);
-    // Names are told, contents are not: nobody works there yet.
+    // Names are visible, contents are not: no session works there yet.
     let notes = json!({ "uri": format!("{start}/work/notes.md") });
     let found = raw.call("resourceResolve", notes.clone()).await.expect("there");
     assert_eq!((&found["type"], &found["size"]), (&json!("file"), &json!(12)));
@@ -70,7 +70,7 @@ async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured(
         let refused = raw.call(method, params).await.expect_err(method);
         assert_eq!(refused.code, -32009, "{method}");
     }
-    // What is browsed can be watched; what is not there cannot.
+    // Browsable directories can be watched; missing ones cannot.
     let watch = json!({ "uri": format!("{start}/work"), "recursive": false });
     let watch = raw.call("createResourceWatch", watch).await.expect("watched");
     let channel = watch["channel"].as_str().expect("a channel").to_owned();

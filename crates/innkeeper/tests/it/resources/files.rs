@@ -391,7 +391,7 @@ async fn sec03_tokens_behind_symlinks_and_missing_configurations_are_never_serve
             let read = refused(&client, "resourceRead", json!({ "uri": uri })).await;
             let write = json!({ "uri": uri, "data": "mine", "encoding": "utf-8" });
             let written = refused(&client, "resourceWrite", write).await;
-            // What is not there may be said not to be.
+            // A missing file may be reported as missing.
             assert!([-32009, -32008].contains(&read.0), "{uri}: {read:?}");
             assert_eq!(written.0, -32009, "{uri}: {written:?}");
         }

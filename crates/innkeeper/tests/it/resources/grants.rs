@@ -67,7 +67,7 @@ async fn res14_grants_survive_the_host() {
     let host = HostProcess::start(options()).await;
     let (_project, uri) = project();
     let client = OfficialClient::connect(host.address(), "owner").await;
-    // Whoever has the admin scope grants it to itself.
+    // A connection with the admin scope is granted its own request.
     ask(
         &client,
         "resourceRequest",
@@ -139,7 +139,7 @@ async fn res14_res15_grants_are_listed_given_and_taken_back_at_the_command_line(
     assert_eq!(client.refused("resourceRequest", with_channel(write)).await.0, -32009);
     let (_, said) = grants(&host, &[]).await;
     assert!(said.contains(&format!("asker asks to read and write {file}")), "{said}");
-    // What is asked for is granted as it was asked for.
+    // A request is granted unchanged.
     let (said_ok, said) = grants(&host, &["allow"]).await;
     assert!(said_ok && said.contains("asker may read and write"), "{said}");
     let write = json!({ "uri": file, "data": "x", "encoding": "utf-8" });

@@ -62,7 +62,7 @@ async fn a_session_shows_and_follows_its_branch_and_changes() {
     assert_eq!(shown["git"]["hasGitHubRemote"], true);
     assert_eq!(shown["git"]["uncommittedChanges"], 0);
     assert_eq!(shown["github"], json!({ "owner": "me", "repo": "inn" }));
-    // A turn is over, and somebody changed a file meanwhile.
+    // A turn ended, and a file changed meanwhile.
     std::fs::write(repository.path().join("a.txt"), "one\ntwo\n").expect("written");
     std::fs::write(repository.path().join("new.txt"), "new\n").expect("written");
     client.run_turn(&uris.chat, "t1", "hello").await;

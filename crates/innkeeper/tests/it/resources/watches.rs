@@ -18,7 +18,7 @@ async fn watch(client: &OfficialClient, params: Value) -> String {
     channel
 }
 
-/// What was told on a channel: the last word about each URI.
+/// Returns the last change of each URI on a channel.
 fn told(client: &OfficialClient, channel: &str) -> BTreeMap<String, String> {
     let mut last = BTreeMap::new();
     for action in client.view().actions_on(channel) {
@@ -32,7 +32,7 @@ fn told(client: &OfficialClient, channel: &str) -> BTreeMap<String, String> {
     last
 }
 
-/// Waits until a URI was told of as expected.
+/// Waits for the expected change of a URI.
 async fn until_told(client: &OfficialClient, channel: &str, uri: &str, kind: &str) {
     client
         .until(&format!("{uri} is told as {kind}"), |view| {
@@ -142,7 +142,7 @@ async fn wch07_watches_without_subscribers_are_released_and_limited() {
     let client = OfficialClient::connect(host.address(), "first").await;
     let (_project, uri) = project();
     client.create_session_in("files", &uri).await;
-    // E-56: nobody ever subscribes, so only the end of the lease makes room for another one.
+    // E-56: no client subscribes, so only the end of the lease frees the slot.
     let mut made = vec![watch(&client, json!({ "uri": uri })).await];
     let params = with_channel(json!({ "uri": uri }));
     let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
@@ -241,14 +241,14 @@ async fn wch05_lesson_14_a_listener_that_reads_nothing_costs_the_others_nothing(
         }
         round += 1;
     }
-    // Nothing of it concerned anybody else, and a turn runs as ever.
+    // Other clients are not affected, and a turn runs.
     client.run_turn(&uris.chat, "t1", "hello").await;
     fs::write(project.path().join("last"), "").expect("a file");
     until_told(&client, &channel, &format!("{uri}/last"), "added").await;
     client.assert_converged().await;
 }
 
-/// Who leaves the session that admitted a watch hears no more of its files, and the watch ends.
+/// A client that leaves the session of a watch gets no more changes, and the watch ends.
 #[tokio::test]
 async fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session() {
     let (_host, client) = start_with_client().await;

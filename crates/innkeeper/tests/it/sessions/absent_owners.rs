@@ -39,7 +39,7 @@ async fn lesson_45_when_the_owner_stays_away_its_calls_fail_once_in_every_chat()
     }
     assert!(witness.view().members(&uris.session).is_empty());
     assert!(witness.view().waits(&uris.session).is_empty());
-    // ACT-08: a call for somebody long gone is not even begun.
+    // ACT-08: a call for a client that left long ago is not started.
     let turn = witness.run_turn(&uris.chat, "t2", CALL).await;
     assert!(tool_calls_of(&turn).is_empty());
     // Back too late: it learns what happened, and its result is not wanted any more.

@@ -9,7 +9,7 @@ use crate::{options, start_with_client};
 
 const SECOND: &str = "ahp-chat:/second";
 
-/// What the guide remembers in a chat.
+/// Returns the history of the guide in a chat.
 async fn memories(client: &OfficialClient, chat: &str) -> String {
     let turn = client.run_turn(chat, "recall", "what do you remember?").await;
     markdown(&turn.response_parts)
@@ -236,7 +236,7 @@ async fn cht13_a_session_has_so_many_chats_and_the_host_so_many_sessions() {
     client.create_chat(&other.session, "ahp-chat:/fourth", json!({})).await;
     let over = json!({ "channel": SECOND, "destination": { "kind": "session", "session": other.session } });
     assert_eq!(client.refused("moveChat", over).await.0, -32011);
-    // A worker is a chat as well, and its agent is told.
+    // A subagent counts as a chat, and its agent gets the error.
     let turn = client.run_turn(SECOND, "t1", "/subagent").await;
     let words = markdown(&turn.response_parts);
     assert!(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::start_with_client;
 
-/// What fits at the place of the bar.
+/// Returns the completions at the position of the bar.
 async fn complete(client: &OfficialClient, channel: &str, marked: &str) -> Vec<Value> {
     let at = marked.find('|').expect("a cursor");
     let offset = marked[..at].encode_utf16().count();
@@ -84,7 +84,7 @@ async fn cmp01_cmp03_cmp04_files_of_the_working_directory_complete_an_at_sign() 
         complete(&client, &uris.chat, "@../|").await.is_empty(),
         "nothing outside"
     );
-    // What was chosen comes back with the message.
+    // The message carries the chosen completion.
     let mut message = json!({ "text": "see @notes.md", "origin": { "kind": "user" } });
     message["attachments"] = json!([complete(&client, &uris.chat, "@notes|").await[0]["attachment"]]);
     let mut action = innkeeper_testkit::official::turn_started("t1", "");

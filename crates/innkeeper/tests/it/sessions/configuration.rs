@@ -230,7 +230,7 @@ async fn ses23_mutable_settings_change_for_all_clients_and_others_are_rejected()
     raw.still_works().await;
 }
 
-/// Where each of the keys stands in a text.
+/// Returns the position of each key in a text.
 fn order_of(text: &str, keys: &[&str]) -> Vec<usize> {
     let schema = text.find("\"properties\"").expect("a schema");
     let place = |key: &&str| text[schema..].find(&format!("\"{key}\":")).expect("the key is there");

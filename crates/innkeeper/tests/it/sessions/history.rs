@@ -251,7 +251,7 @@ async fn trc01_two_concurrent_truncations_agree() {
     }
 }
 
-/// Forks and side chats may start from a turn that nobody has loaded (CHT-15).
+/// Forks and side chats may start from a turn that is not loaded (CHT-15).
 #[tokio::test]
 async fn cht15_a_fork_from_a_turn_outside_the_window_has_its_history() {
     let (host, client) = start_with_client().await;
@@ -268,7 +268,7 @@ async fn cht15_a_fork_from_a_turn_outside_the_window_has_its_history() {
     client.assert_converged().await;
 }
 
-/// What waits in the queue was meant for the conversation that was cut.
+/// Queued messages were meant for the truncated conversation.
 #[tokio::test]
 async fn trc02_e63_queued_messages_do_not_start_after_a_truncation() {
     let (_host, client) = start_with_client().await;

@@ -184,7 +184,7 @@ async fn ses_27_disposing_a_session_ends_its_chats_turns_and_subscriptions() {
         .request("disposeSession", json!({ "channel": uris.session }))
         .await;
     assert_eq!(rpc(again).0, -32001);
-    // What is dispatched to a channel that is gone is ignored silently (DSP-05).
+    // Actions for a disposed channel are ignored silently (DSP-05).
     client.start_turn(&uris.chat, "t2", "anybody?").await;
     // The deletion can be undone for a while, so the name is taken (SES-37).
     let create: Result<Value, _> = client

@@ -81,7 +81,7 @@ async fn cht17_cht18_a_chat_goes_to_another_session_and_its_readers_stay_with_it
     );
     until_order(&client, &from.session, &[&from.chat]).await;
     until_order(&client, &there.session, &[&there.chat, chat]).await;
-    // Whoever reads the chat goes on reading it, whatever session it is in.
+    // Subscribers of the chat stay subscribed in any session.
     let turn = client.run_turn(chat, "t2", "what do you remember?").await;
     assert!(markdown(&turn.response_parts).contains("suitcase"));
     reader.turn_end(chat, "t2").await;

@@ -94,7 +94,7 @@ async fn ses15_ses16_ses17_a_session_shows_the_chat_that_matters_most() {
     assert_eq!(Some(listed.modified_at), latest);
     client.assert_converged().await;
     client.assert_summary_converged(session).await;
-    // Whoever came later and only lists sees the same.
+    // A later client that only lists gets the same.
     assert_eq!(watcher.listed(session).await, client.listed(session).await);
 }
 
@@ -221,7 +221,7 @@ async fn e28_e29_a_sessions_flags_are_its_own() {
         assert_eq!(flags(client.listed(&uris.session).await.status), expected);
     }
     assert_eq!(chats(&client), before, "E-29");
-    // Archived is not gone: a turn runs, and the flag stays until somebody takes it off.
+    // An archived session still runs turns, and the flag stays until a client clears it.
     client.run_turn(&uris.chat, "t1", "hello").await;
     assert_eq!(
         flags(client.listed(&uris.session).await.status) & IS_ARCHIVED,

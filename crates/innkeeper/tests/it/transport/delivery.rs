@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 
 use crate::{options, start_with_client};
 
-/// Subscribes and never reads again until told to.
+/// Subscribes, and does not read until the test says so.
 async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClient {
     let mut deaf = RawClient::connect_with_small_buffer(host.address()).await;
     deaf.initialize(client_id, &["1.0.0"]).await.expect("initialized");
@@ -96,7 +96,7 @@ async fn p_7_memory_stays_bounded_while_many_readers_are_stuck() {
     let grown = host.peak_memory() - before;
     // The text itself, its window for replay, one queue per reader, and what the allocator keeps.
     assert!(grown < 160 << 20, "memory grew by {} MiB", grown >> 20);
-    // Those who are stuck for too long are given up without having to read anything.
+    // Connections that are stuck for too long are closed without a read.
     for _ in 0..600 {
         if host.open_sockets() + stuck.len() <= held {
             break;

@@ -172,7 +172,7 @@ async fn trap_2_malformed_and_unknown_actions_are_refused_and_echoed_as_they_cam
     for (number, (action, reason)) in cases.into_iter().enumerate() {
         let client_seq = i64::try_from(number).expect("a small number") + 1;
         raw.dispatch(&uris.chat, client_seq, action.clone()).await;
-        // The author is not subscribed, and is told all the same (DSP-11).
+        // The author is not subscribed, and gets the rejection all the same (DSP-11).
         let refused = raw
             .notification("a refusal", |message| message["method"] == "action")
             .await;

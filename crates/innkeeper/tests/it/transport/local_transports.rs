@@ -86,7 +86,7 @@ async fn stdio_answers_bad_lines_and_prints_nothing_else_on_standard_output() {
         let line = lines.next_line().await.expect("readable").expect("a line");
         answers.push(serde_json::from_str::<Value>(&line).expect("JSON"));
     }
-    // What the reader refuses by itself may overtake what the main loop answers.
+    // Errors of the reader may overtake responses of the main loop.
     let answer = |id: Value| answers.iter().find(|answer| answer["id"] == id).expect("answered");
     assert_eq!(
         *answer(json!("a")),

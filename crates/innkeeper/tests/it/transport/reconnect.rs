@@ -205,7 +205,7 @@ async fn lesson_12_a_refused_action_reaches_its_sender_only_and_is_not_replayed(
     let mut witness = OfficialClient::connect(host.address(), "witness").await;
     witness.join(&uris.session).await;
     let before = client.view().last_seen;
-    // Trap 7: the published mirror would apply this refusal, so nobody else may ever see it.
+    // Trap 7: the published mirror would apply this rejection, so no other client may get it.
     let bogus = json!({ "type": "session/defaultChatChanged", "defaultChat": "ahp-chat:/bogus" });
     client.dispatch(&uris.session, bogus).await;
     assert_eq!(
@@ -305,7 +305,7 @@ async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_w
     let host = HostProcess::start(options().limit("ping_interval_ms", 150)).await;
     let mut client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("proxy").await;
-    // A connection that no longer passes anything on: after the upgrade nobody answers pings.
+    // A stalled connection: after the upgrade pings get no response.
     let mut silent = TcpStream::connect(host.address().authority()).await.expect("connected");
     let token = host.address().token.as_deref().expect("a token");
     let upgrade = format!(

@@ -47,7 +47,7 @@ async fn a_host_that_streams_at_full_speed_stops_all_the_same() {
         watcher.join(&uris.session).await;
         watchers.push(watcher);
     }
-    // One that never reads must not hold anybody up.
+    // A client that never reads must not delay the shutdown.
     let mut deaf = RawClient::connect_with_small_buffer(host.address()).await;
     deaf.initialize("deaf", &["1.0.0"]).await.expect("initialized");
     deaf.call("subscribe", json!({ "channel": uris.chat }))

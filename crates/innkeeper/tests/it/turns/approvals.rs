@@ -61,7 +61,7 @@ async fn tool_04_tool_06_a_call_is_allowed_denied_or_given_another_input() {
     assert!(said.ends_with("said no (knock softly)."), "{said}");
     assert_eq!(call["userSuggestion"]["text"], "knock softly");
 
-    // What an edited input is worth is for the tool to say.
+    // The tool judges an edited input.
     let nonsense = json!({ "approved": true, "editedToolInput": "{\"times\": \"many\"}" });
     let (said, call) = confirm(&client, chat, session, "t5", nonsense).await;
     assert_eq!(said, "I could not make sense of the input you gave me.");
@@ -118,7 +118,7 @@ async fn tool_08_e_22_a_confirmation_must_match_the_offered_options() {
     unknown["turnId"] = json!("t0");
     client.decide(&unknown, json!({ "approved": true })).await;
     assert_eq!(client.refusal(8).await, "the turn of this tool call is not running");
-    // What is refused changes nothing: the question is still there, and still the same.
+    // A rejected decision changes nothing: the question is unchanged.
     assert_eq!(client.wait_for(&uris.session, "toolConfirmation").await, wait);
     client.decide(&wait, allow("softly")).await;
     client.turn_end(&uris.chat, "t1").await;
@@ -196,7 +196,7 @@ async fn lesson_43_of_two_concurrent_decisions_one_wins_and_both_clients_see_it(
         else {
             continue;
         };
-        // Which of the two it is told depends on whether the turn was over already.
+        // The reason depends on whether the turn was over already.
         assert!(
             reason.starts_with("this call is not waiting for a decision: ")
                 || reason.starts_with("the turn of this tool call is not running"),
@@ -258,7 +258,7 @@ async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_
     let uris = client.create_session("before").await;
     client.start_turn(&uris.chat, "t1", "/confirm").await;
     let asked = client.wait_for(&uris.session, "toolConfirmation").await;
-    // Whoever asked for it is away.
+    // The client that requested it is disconnected.
     client.cut().await;
     let newcomer = OfficialClient::connect(host.address(), "newcomer").await;
     newcomer.join(&uris.session).await;

@@ -142,7 +142,7 @@ async fn turn_18_an_attached_chat_is_fixed_at_the_attachment() {
     assert!(said.ends_with("a chat of 2 turns\n"), "{said}");
     assert_eq!(message["attachments"][0]["endTurn"], "b");
 
-    // What waits in the queue is resolved when it is accepted, not when its turn comes.
+    // Attachments of queued messages are resolved on acceptance, not at the start of their turn.
     client.start_turn(&uris.chat, "t3", "/options").await;
     let wait = client.wait_for(&uris.session, "toolConfirmation").await;
     let mut queued = pending("queued", "q1", "/attachments");

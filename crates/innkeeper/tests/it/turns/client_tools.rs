@@ -20,7 +20,7 @@ pub(crate) async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, Offici
     (host, owner, witness, uris)
 }
 
-/// What a client says that came of its call.
+/// Returns the result of a client tool call.
 pub(crate) fn result(success: bool, text: &str) -> Value {
     json!({
         "result": { "success": success, "pastTenseMessage": "Opened it", "content": [{ "type": "text", "text": text }] }
@@ -50,7 +50,7 @@ async fn act_06_act_07_only_the_client_of_a_tool_reports_its_result() {
     assert_eq!(call["contributor"], json!({ "kind": "client", "clientId": "owner" }));
     assert_eq!(call["toolInput"], r#"{"path": "a.txt"}"#);
     assert_eq!(call["confirmed"], "not-needed", "TOOL-05: it may start at once");
-    // E-23: a client is at work, nobody has to answer anything.
+    // E-23: a client works, and no user has to answer.
     let status = owner.view().chat(&uris.chat).expect("mirrored").status;
     assert_eq!(status & 31, 8);
 

@@ -48,7 +48,7 @@ async fn pend04_lesson_26_every_steering_message_is_used_or_replaced() {
             turn.is_some_and(|turn| markdown(&turn.response_parts).contains("to the right"))
         })
         .await;
-    // Two in one breath: the later one has the slot, and everybody sees that.
+    // Two at once: the later one has the slot, and all clients see that.
     client.dispatch(&uris.chat, steering("s3", "no, wait")).await;
     client.dispatch(&uris.chat, steering("s4", "enough")).await;
     let turn = client.turn_end(&uris.chat, "t1").await;
@@ -82,7 +82,7 @@ async fn pend02_lesson_27_queued_messages_start_in_order_after_the_turn() {
     other.dispatch(&uris.chat, queued("a", "/stream 2 0 3")).await;
     other.dispatch(&uris.chat, unqueued("c")).await;
     until_queue(&client, &uris.chat, &["d", "b", "a"]).await;
-    // E-63: after a cancel the queue waits until somebody speaks.
+    // E-63: after a cancel the queue waits for the next message.
     client.cancel_turn(&uris.chat, "t1").await;
     client.run_turn(&uris.chat, "t2", "/stream 1").await;
     client.at_rest(&uris.chat).await;
@@ -237,7 +237,7 @@ async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
     let other = OfficialClient::connect(host.address(), "other").await;
     other.join(&uris.session).await;
     client.start_turn(&uris.chat, "t1", "/stream 20 2").await;
-    // Whoever presses "send" first has the first turn.
+    // The first message to arrive has the first turn.
     other.until("the first turn runs", |view| has_started(view, "t1")).await;
     for number in 0..5 {
         client

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::options;
 use crate::turns::prompt_transform::{stage, words};
 
-/// What the guide says about a tone that nobody rewrote.
+/// The response of the guide with its own tone.
 const UNCHANGED: &str = "`tone` (22 bytes):\n\nBe cheerful and brief.\n";
 
 #[tokio::test]

@@ -176,7 +176,7 @@ async fn inp_05_answers_that_do_not_fit_are_refused_and_the_first_completion_win
         client.dispatch(&uris.chat, action).await;
         assert_eq!(client.refusal(number + 1).await, reason);
     }
-    // Whoever watches the session alone may answer; the second answer comes too late.
+    // A subscriber of the session alone may answer; the second answer comes too late.
     let phone = OfficialClient::connect(host.address(), "phone").await;
     phone.subscribe(&uris.session).await;
     let shown = phone.wait_for(&uris.session, "chatInput").await;
@@ -266,7 +266,7 @@ async fn inp_09_a_question_outlives_the_connection_of_its_client() {
     client.assert_converged().await;
 }
 
-/// JavaScript shows no difference; whoever reads the text, or checks a schema for integers, does.
+/// JavaScript shows no difference; readers of the text and schema checks for integers do.
 #[tokio::test]
 async fn inp_07_numbers_in_answers_are_written_as_their_client_wrote_them() {
     let (host, client) = start_with_client().await;

@@ -35,7 +35,7 @@ async fn lesson_42_session_approvals_are_listed_revocable_and_stay_there() {
             view.setting(&uris.session, "approvedTools") == json!([r#"ring_bell({"times":3})"#])
         })
         .await;
-    // TOOL-04: an automatic approval says that it was one, and names nobody.
+    // TOOL-04: an automatic approval says so, and names no client.
     let turn = client.run_turn(&uris.chat, "t2", "/confirm").await;
     let call = tool_calls_of(&turn).remove(0);
     assert_eq!(
@@ -55,7 +55,7 @@ async fn lesson_42_session_approvals_are_listed_revocable_and_stay_there() {
     let wait = other.wait_for(&others.session, "toolConfirmation").await;
     other.decide(&wait, allow("allow-once")).await;
     other.turn_end(&others.chat, "t1").await;
-    // It is taken back by anybody who watches the session.
+    // Any subscriber of the session can revoke it.
     let revoker = OfficialClient::connect(host.address(), "revoker").await;
     revoker.subscribe(&uris.session).await;
     revoker

@@ -7,7 +7,7 @@ use innkeeper_testkit::official::{OfficialClient, View, markdown};
 use crate::{options, start_with_client};
 use innkeeper_testkit::process::HostProcess;
 
-/// What `/stream` produces, delta after delta.
+/// Returns the deltas of `/stream`.
 fn stream_text(count: usize, bytes: usize) -> String {
     let delta = |index: usize| -> String {
         let filler = "lorem ipsum dolor sit amet ".chars().cycle();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::start_with_client;
 
-/// The worker's only turn.
+/// The subagent's only turn.
 const TURN: &str = "worker";
 
 /// A session whose chat has sent helpers so deep, all of them subscribed to, the outermost first.
@@ -86,7 +86,7 @@ async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth()
     assert_eq!(activity(3), 24, "the last helper waits");
     assert_eq!((activity(1), activity(2)), (8, 8), "the others work");
     assert_eq!(listed.status & 0b1_1111, 24);
-    // SES-18: the wait names the chat it is in, and somebody else sees the same.
+    // SES-18: the wait names its chat, and another client sees the same.
     let other = OfficialClient::connect(host.address(), "other").await;
     other.subscribe(&uris.session).await;
     let needed = other.session(&uris.session).input_needed.expect("it waits");
@@ -121,7 +121,7 @@ async fn cht12_cancelling_a_chat_stops_all_its_subagents() {
         .await;
     let listed = client.listed(&uris.session).await;
     assert_eq!(listed.status & 0b1_1111, 1, "SES-21: {listed:?}");
-    // What they said can still be read, and what they were sent by still names them.
+    // Their responses can still be read, and their tool calls still refer to them.
     assert!(markdown(&client.chat(&workers[0]).turns[0].response_parts).starts_with("Helper 1 of 3"));
     client.run_turn(&uris.chat, "t2", "hello").await;
     client.assert_converged().await;

@@ -55,7 +55,7 @@ async fn tool_01_tool_10_a_call_streams_its_input_runs_shows_content_and_complet
     client.assert_converged().await;
 }
 
-/// What one member of the actions of a kind was, one after the other.
+/// Returns one member of all actions of a kind, in order.
 fn told<'a>(actions: &'a [Value], kind: &str, member: &str) -> Vec<&'a str> {
     let told = actions.iter().filter(|action| action["type"] == kind);
     told.filter_map(|action| action.pointer(member)?.as_str()).collect()
@@ -72,7 +72,7 @@ async fn tool_01_a_plan_is_updated_and_shown_as_activity() {
     let done: Vec<_> = lists.iter().map(|list| list.matches("- [x] ").count()).collect();
     assert_eq!(done, [0, 1, 2, 3], "box by box");
     assert_eq!(told(&actions, "chat/activityChanged", "/activity"), STEPS);
-    // TURN-16: whoever watches the session alone sees it as well.
+    // TURN-16: subscribers of the session alone see it as well.
     let updates = client.view().actions_on(&uris.session);
     assert_eq!(told(&updates, "session/chatUpdated", "/changes/activity"), STEPS);
     let list = tool_calls_of(&turn)[0]["content"][0]["text"].clone();
@@ -270,7 +270,7 @@ async fn auth_04_one_token_serves_every_request_for_its_resource() {
         let turn = client.turn_end(&uris.chat, "t1").await;
         assert_eq!(tool_calls_of(&turn)[0]["success"], true);
     }
-    // The host keeps it for MCP servers that ask for the same later; what nobody asked for is refused.
+    // The host keeps it for MCP servers that need it later; a token without a request is rejected.
     let elsewhere = sign_in("https://elsewhere.example.com", "t0p-secret");
     let refused: Result<Value, ClientError> = client.request("authenticate", elsewhere).await;
     refused.expect_err("nothing waits for it");
@@ -322,7 +322,7 @@ async fn lesson_47_after_stop_during_a_tool_the_session_is_usable_again() {
     let uris = client.create_session("stop").await;
     client.offer(&uris.session, &["open"]).await;
     let cancel = |turn_id: &str| json!({ "type": "chat/turnCancelled", "turnId": turn_id, "duration": 0 });
-    // While it runs, while it asks, while its result waits, while it waits for a key, and while a helper asks.
+    // While it runs, while it asks, while its result waits, while it waits for a key, and while a subagent asks.
     for (turn_id, text, status) in [
         ("t1", "/client-tool open", "running"),
         ("t2", "/confirm", "pending-confirmation"),

@@ -243,7 +243,7 @@ async fn lesson_23_a_turn_that_an_agent_starts_by_itself_shows_and_ends() {
         })
         .await;
     }
-    // It was busy for a while, for everybody who watched the session.
+    // It was busy for a while, for all subscribers of the session.
     let updates = client.view().actions_on(&uris.session);
     let shown = updates.iter().any(|action| {
         let status = action["changes"]["status"]
@@ -265,7 +265,7 @@ async fn a_silent_agent_is_seen_to_be_silent_and_its_turn_is_ended_in_the_end() 
     let host = HostProcess::start(limits).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("silent").await;
-    // Waiting for people is not silence: this one waits all the while.
+    // Waiting for a user is not silence: this turn waits all the while.
     let patient = client.create_session("patient").await;
     client.start_turn(&patient.chat, "t1", "/options").await;
     let wait = client.wait_for(&patient.session, "toolConfirmation").await;

@@ -141,7 +141,7 @@ async fn p12_a_trusted_workspace_hook_denies_a_call_also_after_a_restart() {
     let turn = stage.run_turn("t2", "Again.").await;
     assert_eq!((questions(&turn), exists(&stage, "new.txt")), (0, false), "asked once");
 
-    // What was swapped after it was approved is not run, and people hear what changed.
+    // A hook that changed after it was trusted does not run, and the question shows the change.
     put(stage.directory.path(), "guard.sh", "echo evil > evil.txt\n");
     stage.start_turn("t3", "And again.").await;
     let message = answer(&stage, &stage.client, "accept", Some("refuse")).await;
@@ -221,7 +221,7 @@ async fn p12_a_declined_question_runs_nothing_and_is_not_repeated_in_its_turn() 
     );
     assert!(!exists(&stage, "ran.txt"));
 
-    // Meanwhile somebody looks at what was asked, and allows it at the desk.
+    // Meanwhile the user allows it with `innkeeper trust`.
     let (_, listed) = trust(&stage, &["list"]);
     assert!(
         listed.contains("asked, not decided") && listed.contains("echo ran > ran.txt"),
@@ -381,7 +381,7 @@ fn written_down(moments: &[&str]) -> String {
     json!({ "hooks": hooks }).to_string()
 }
 
-/// Waits until a file of the workspace has a line. Hooks that nobody waits for write when they run.
+/// Waits until a file of the workspace has a line. Asynchronous hooks write when they run.
 async fn until_line(stage: &Stage, name: &str, line: &str) {
     let path = stage.directory.path().join(name);
     let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
@@ -422,7 +422,7 @@ async fn p12_hooks_run_for_session_subagent_and_notification_events() {
     let home = [(".claude/settings.json", &*written_down(&moments))];
     let (stage, _home) = stage(&[], &home, script).await;
     stage.start_turn("t1", "Have it written.").await;
-    // Whoever does not answer at once has to be called.
+    // A question that stays open triggers a notification.
     until_line(&stage, "moments.txt", "Notification").await;
     stage.approve().await;
     let turn = stage.turn_end("t1").await;

@@ -61,7 +61,7 @@ async fn a_prompt_file_has_its_agent_its_model_and_its_tools_in_its_turn_only() 
     );
     assert!(!has(&tools, "edit_file") && !has(&tools, "run_command"), "{tools:?}");
 
-    // What the prompt says counts more than what its agent says.
+    // The prompt overrides its agent.
     stage.run_turn("t2", "/whole").await;
     let asked = stage.last_asked();
     assert!(asked.system().contains("You find faults."), "{}", asked.system());

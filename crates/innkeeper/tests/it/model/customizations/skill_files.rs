@@ -28,7 +28,7 @@ fn reads_beside(asked: &ReceivedRequest) -> Reply {
     }
 }
 
-/// Where the files of a skill are, as the model is told.
+/// Returns the directory of a skill in the model request.
 fn directory_in(told: &str) -> PathBuf {
     let (_, rest) = told
         .split_once("The files of this skill are in ")

@@ -71,7 +71,7 @@ fn configuration(args: &DoctorArgs, report: &mut Report) -> ConfigFile {
     config
 }
 
-/// What every session gets: of a workspace the doctor knows nothing.
+/// Checks the customizations of every session. The doctor knows no workspace.
 fn common_customizations(config: &ConfigFile, report: &mut Report) {
     const SUBJECT: &str = "customizations";
     let Some(directories) = config.sources() else {
@@ -97,7 +97,7 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
     }
 }
 
-/// What the host finds around it: agents and room for connections.
+/// Checks the agents and the limit of open files.
 fn surroundings(config: &ConfigFile, report: &mut Report) {
     report.ok("agents", "tour (built in)");
     for agent in models::find(&config.models, &models::process_environment) {

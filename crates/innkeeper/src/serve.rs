@@ -42,7 +42,7 @@ pub(crate) const CONTENTS_DIRECTORY: &str = "contents";
 /// The log filter unless a flag or the configuration names another.
 const LOG_FILTER: &str = "info";
 
-/// What flags and configuration ask for.
+/// Everything that flags and configuration ask for.
 struct Plan {
     settings: Settings,
     limits: Limits,
@@ -157,7 +157,7 @@ fn protect_process() -> u32 {
     umask.bits()
 }
 
-/// What the host needs before it starts. A failed start leaves no trace.
+/// Everything that the host needs before it starts. A failed start leaves no trace.
 struct Prepared {
     dir: DataDir,
     /// `None` for a read-only host, which runs beside the owner of the directory.

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The data directory again, if clients need the flag.
     pub(crate) unusual_data: Option<PathBuf>,
-    /// Who may connect to the TCP port.
+    /// The clients that may connect to the TCP port.
     pub(crate) admission: Admission,
     /// Files with further tokens of narrower scope, created when missing.
     pub(crate) narrow_tokens: Vec<(Scope, PathBuf)>,
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     retention: Retention,
 }
 
-/// Who may connect to the TCP port.
+/// The clients that may connect to the TCP port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Clients with the token in the data directory's token file.

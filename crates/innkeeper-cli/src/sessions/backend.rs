@@ -55,7 +55,7 @@ pub enum Deletion {
     IfUnchanged(IfUnchanged),
 }
 
-/// What must still be true of a session when it is removed.
+/// The condition under which a session is removed.
 #[derive(Clone, Copy, Debug)]
 pub struct IfUnchanged {
     /// When it last changed, in milliseconds since 1970, if that matters.

@@ -43,7 +43,7 @@ macro_rules! limits {
 const SOME: RangeInclusive<u64> = 1..=u64::MAX;
 const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
-/// What one process can serve with the file descriptors it usually gets.
+/// Most connections that one process can serve with its usual file descriptors.
 const CONNECTIONS: RangeInclusive<u64> = 1..=10_000;
 
 limits! {

@@ -13,15 +13,15 @@ pub(crate) struct ResourcesSection {
     pub(crate) read: Vec<PathBuf>,
     /// Files and directories that every client may read, and write if it has the scope drive.
     pub(crate) write: Vec<PathBuf>,
-    /// Who decides about requests for other files.
+    /// The policy for requests for other files.
     pub(crate) requests: Requests,
-    /// Who may browse directories without a grant.
+    /// The connections that may browse directories without a grant.
     pub(crate) browse: Browse,
     /// The directory in which clients start to look for a working directory; the home directory if not set.
     pub(crate) default_directory: Option<PathBuf>,
 }
 
-/// Who may browse directories without a grant.
+/// The connections that may browse directories without a grant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Browse {
@@ -32,7 +32,7 @@ pub(crate) enum Browse {
     Admin,
 }
 
-/// Who decides about `resourceRequest`.
+/// The policy for `resourceRequest`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Requests {
@@ -52,7 +52,7 @@ impl ResourcesSection {
         read.chain(writable(&self.write)).collect()
     }
 
-    /// Returns who may browse directories without a grant.
+    /// Returns the connections that may browse directories without a grant.
     pub(crate) fn browsing(&self) -> BrowsePolicy {
         match self.browse {
             Browse::Deny => BrowsePolicy::Deny,
@@ -68,7 +68,7 @@ impl ResourcesSection {
         uri_of(&directory)
     }
 
-    /// Returns who decides.
+    /// Returns the policy for requests.
     pub(crate) fn policy(&self) -> RequestPolicy {
         match self.requests {
             Requests::Deny => RequestPolicy::Deny,

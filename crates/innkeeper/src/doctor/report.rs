@@ -20,7 +20,7 @@ struct Finding {
     level: Level,
     subject: &'static str,
     finding: String,
-    /// What to do about it.
+    /// The advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }

@@ -16,12 +16,12 @@ use innkeeper_testkit::official::tool_calls_of;
 use innkeeper_testkit::process::{gone, lives};
 use serde_json::json;
 
-use crate::mcp::support::Scene;
+use crate::mcp::support::McpHost;
 use crate::odd;
 
 #[tokio::test]
 async fn p12_mcp01_a_workspace_server_runs_only_after_it_is_trusted() {
-    let scene = Scene::start("plain").await;
+    let scene = McpHost::start("plain").await;
     let server = scene.server_is("error").await;
     let error = &server["state"]["error"];
     assert_eq!(error["errorType"], "notTrusted");
@@ -40,7 +40,7 @@ async fn p12_mcp01_a_workspace_server_runs_only_after_it_is_trusted() {
 
 #[tokio::test]
 async fn t15_no_server_writes_a_line_of_its_own_into_the_log() {
-    let scene = Scene::ready("forging").await;
+    let scene = McpHost::ready("forging").await;
     let stopped = scene.host.stop().await;
     assert!(stopped.log.len() > 100, "something was logged");
     assert!(
@@ -52,7 +52,7 @@ async fn t15_no_server_writes_a_line_of_its_own_into_the_log() {
 
 #[tokio::test]
 async fn mcp12_t15_a_confirmed_tool_call_sees_no_secret_of_the_host() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let words = scene.call("t1", r#"odd echo {"text": "hello"}"#).await;
     assert!(words.contains("It answered:") && words.contains("hello"), "{words}");
     let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
@@ -73,7 +73,7 @@ async fn mcp12_t15_a_confirmed_tool_call_sees_no_secret_of_the_host() {
 
 #[tokio::test]
 async fn f3_mcp04_mcp05_a_crashed_server_is_shown_stopped_and_restarted() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let before = scene.history();
     let words = scene.call("t1", "odd die").await;
     assert!(
@@ -96,7 +96,7 @@ async fn f3_mcp04_mcp05_a_crashed_server_is_shown_stopped_and_restarted() {
 
 #[tokio::test]
 async fn f3_mcp04_a_server_that_crashes_says_why_and_when_it_is_tried_again_and_no_secret() {
-    let scene = Scene::start("crash").await;
+    let scene = McpHost::start("crash").await;
     scene.server_is("error").await;
     let before = scene.history();
     scene.allow();
@@ -113,7 +113,7 @@ async fn f3_mcp04_a_server_that_crashes_says_why_and_when_it_is_tried_again_and_
 
 #[tokio::test]
 async fn cus08_t15_disabling_a_server_ends_all_its_processes() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let words = scene.call("t1", "odd family").await;
     let child: u32 = words
         .split_whitespace()
@@ -136,7 +136,7 @@ async fn cus08_t15_disabling_a_server_ends_all_its_processes() {
 
 #[tokio::test]
 async fn p12_a_server_that_changed_after_it_was_trusted_does_not_run() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let before = scene.starts();
     // The same server with another argument.
     scene.declare("plain", &["--exact", "odd_server", "--nocapture", "--test-threads=1"]);
@@ -159,7 +159,7 @@ async fn mcp12_a_model_gets_the_tools_and_their_results() {
         Some(_) => Reply::words("Done."),
     });
     let model = ModelServer::start(script).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     assert_eq!(scene.approve("t1", "Echo.").await, "Done.");
     let asked = model.requests().pop().expect("something was asked");
     let names = asked.tools();

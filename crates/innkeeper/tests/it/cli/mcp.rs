@@ -10,12 +10,12 @@ use super::support::{Ended, Home, Host, PATIENCE};
 const ARGS: [&str; 3] = ["--exact", "odd_server", "--nocapture"];
 
 /// A host, and the directory `w` whose `.mcp.json` declares servers.
-struct Scene {
+struct McpHome {
     home: Home,
     host: Host,
 }
 
-impl Scene {
+impl McpHome {
     /// Nobody has allowed the servers yet.
     fn start(servers: &[(&str, &str)]) -> Self {
         let home = Home::new();
@@ -65,7 +65,7 @@ impl Scene {
 
 #[test]
 fn mcp_list_shows_status_reason_and_advice() {
-    let scene = Scene::start(&[("odd", "plain")]);
+    let scene = McpHome::start(&[("odd", "plain")]);
     let shown = scene.mcp(&[]).code(0).says("No session works in");
     assert!(shown.stdout.starts_with("odd: failed\n  from file://"), "{shown:?}");
     let how = format!("innkeeper trust allow '{}'", scene.directory());
@@ -110,7 +110,7 @@ fn mcp_list_reports_that_there_are_no_servers() {
 
 #[test]
 fn mcp_call_prints_the_result_after_approval() {
-    let scene = Scene::allowed(&[("odd", "plain"), ("two words", "plain")]);
+    let scene = McpHome::allowed(&[("odd", "plain"), ("two words", "plain")]);
     let text = r#"{"text": "hello"}"#;
     let asked = scene.mcp(&["call", "odd", "echo", text]).code(2);
     let asked = asked.says("approval: echo").says("| text: hello").says("use --yes");
@@ -135,7 +135,7 @@ fn mcp_call_prints_the_result_after_approval() {
 
 #[test]
 fn a_server_declared_as_disabled_stays_off_when_others_are_trusted() {
-    let scene = Scene::allowed(&[("odd", "plain")]);
+    let scene = McpHome::allowed(&[("odd", "plain")]);
     let file = scene.home.path("w/.mcp.json");
     let mut declared: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let mut other = declared["mcpServers"]["odd"].clone();
@@ -152,7 +152,7 @@ fn a_server_declared_as_disabled_stays_off_when_others_are_trusted() {
 
 #[test]
 fn res03_call_prints_all_of_a_result_that_no_turn_has_room_for() {
-    let scene = Scene::allowed(&[("odd", "plain")]);
+    let scene = McpHome::allowed(&[("odd", "plain")]);
     let call = ["call", "odd", "big", r#"{"bytes": 300000}"#, "--yes"];
     let answer = scene.mcp(&call).code(0).stdout;
     assert_eq!(answer.len(), 300_001, "{}", &answer[..answer.len().min(500)]);
@@ -167,7 +167,7 @@ fn res03_call_prints_all_of_a_result_that_no_turn_has_room_for() {
 
 #[test]
 fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
-    let scene = Scene::allowed(&[("odd", "plain"), ("bad", "crash")]);
+    let scene = McpHome::allowed(&[("odd", "plain"), ("bad", "crash")]);
     let failed = scene.mcp(&["call", "odd", "fail", "--yes"]).code(1);
     failed.says("the tool failed: no luck");
     let failed = scene.mcp(&["call", "odd", "fail", "--yes", "--json"]).code(1);
@@ -190,7 +190,7 @@ fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
 
 #[test]
 fn inp06_a_question_of_a_server_is_answered_from_another_terminal() {
-    let scene = Scene::allowed(&[("odd", "modern")]);
+    let scene = McpHome::allowed(&[("odd", "modern")]);
     let calling = scene.home.spawn_in("w", &["mcp", "call", "odd", "ask", "--yes"]);
     let begun = Instant::now();
     let wait = loop {
@@ -215,7 +215,7 @@ fn inp06_a_question_of_a_server_is_answered_from_another_terminal() {
 
 #[test]
 fn mcp04_start_and_stop_report_the_real_status() {
-    let scene = Scene::allowed(&[("odd", "plain"), ("bad", "crash")]);
+    let scene = McpHome::allowed(&[("odd", "plain"), ("bad", "crash")]);
     let nowhere = scene.mcp(&["start", "odd"]).code(5);
     nowhere.says("no session works in").says("--session");
     scene.session();
@@ -272,7 +272,7 @@ fn a_configured_server_is_listed_called_and_explained_with_its_origin() {
 
 #[test]
 fn the_current_directory_counts_for_a_host_of_this_machine_that_is_named_by_its_address() {
-    let scene = Scene::allowed(&[("odd", "plain")]);
+    let scene = McpHome::allowed(&[("odd", "plain")]);
     let session = scene.session();
     let url = scene.host.url();
     let shown = scene.mcp(&["list", "--url", url]).code(0);
@@ -298,7 +298,7 @@ fn p12_trusting_an_unknown_workspace_names_it() {
 #[cfg(unix)]
 #[test]
 fn p12_trust_accepts_a_path_through_a_symlink() {
-    let scene = Scene::start(&[("odd", "plain")]);
+    let scene = McpHome::start(&[("odd", "plain")]);
     scene.mcp(&["list"]).code(0);
     std::os::unix::fs::symlink(scene.home.path("w"), scene.home.path("link")).unwrap();
     let link = scene.home.path("link");

@@ -6,7 +6,7 @@ use std::process::Command;
 use innkeeper_faults::Random;
 use innkeeper_testkit::process::HostProcess;
 
-use crate::durable::busy_session::Life;
+use crate::durable::busy_session::BusySession;
 use crate::durable::kills::{Tally, look};
 use crate::durable::{chosen, options};
 
@@ -44,7 +44,7 @@ async fn f1_a_kill_between_any_two_writes_loses_nothing_that_was_sent() {
     loop {
         assert!(boundary < MOST, "a life never ends");
         let name = format!("boundary-{boundary}");
-        let life = Life::begin(host.address(), &name).await;
+        let life = BusySession::begin(host.address(), &name).await;
         std::fs::write(&order, boundary.to_string()).expect("the order can be given");
         let mut random = Random::new(boundary);
         let mut dying = std::pin::pin!(host.wait_for_ever());

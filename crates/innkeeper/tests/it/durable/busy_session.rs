@@ -7,14 +7,14 @@ use innkeeper_testkit::official::{OfficialClient, SessionUris, message, queued};
 use serde_json::{Value, json};
 
 /// Two clients in one session, and a third one that left before anything happened.
-pub(crate) struct Life {
+pub(crate) struct BusySession {
     pub(crate) first: OfficialClient,
     pub(crate) second: OfficialClient,
     pub(crate) witness: OfficialClient,
     pub(crate) uris: SessionUris,
 }
 
-impl Life {
+impl BusySession {
     /// Creates the session. Its name makes every id in it unlike those of other lives.
     pub(crate) async fn begin(address: &innkeeper_testkit::raw::Address, name: &str) -> Self {
         let first = OfficialClient::connect(address, &format!("{name}-first"))

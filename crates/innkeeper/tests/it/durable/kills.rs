@@ -10,7 +10,7 @@ use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, tool_calls_o
 use innkeeper_testkit::process::{HostProcess, StoppedHost};
 use serde_json::Value;
 
-use crate::durable::busy_session::{Life, is_echo};
+use crate::durable::busy_session::{BusySession, is_echo};
 use crate::durable::{chosen, options};
 
 /// Kills in an ordinary run; `INNKEEPER_KILLS=2000` is the full count.
@@ -71,7 +71,7 @@ async fn assert_all_listed(host: &HostProcess, sessions: usize) {
 async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProcess {
     let name = format!("seed-{seed}");
     let mut random = Random::new(seed);
-    let life = Life::begin(host.address(), &name).await;
+    let life = BusySession::begin(host.address(), &name).await;
     let moment = random.below(ACTIONS);
     let within = Duration::from_micros(random.number() % 4000);
     let dying = async {
@@ -90,7 +90,7 @@ async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProces
 }
 
 /// Restarts the host, and compares its state with everything that clients got.
-pub(crate) async fn look(killed: StoppedHost, mut life: Life, name: &str, tally: &mut Tally) -> HostProcess {
+pub(crate) async fn look(killed: StoppedHost, mut life: BusySession, name: &str, tally: &mut Tally) -> HostProcess {
     life.first.disconnected().await;
     life.second.disconnected().await;
     let told = life.told();
@@ -123,7 +123,7 @@ pub(crate) async fn look(killed: StoppedHost, mut life: Life, name: &str, tally:
 
 /// Every action that a client dispatched and anybody saw accepted is part of what happened (P1): the one who was away
 /// hears of it, under the same number, and what it adds up to is what the host has now.
-fn check_told(name: &str, life: &Life, told: &[ActionEnvelope], left_at: u64) -> usize {
+fn check_told(name: &str, life: &BusySession, told: &[ActionEnvelope], left_at: u64) -> usize {
     let view = life.witness.view();
     if view.actions.is_empty() {
         // It left so shortly before the kill that the host does not know what it had, and got snapshots.
@@ -158,7 +158,7 @@ fn is_late_decision(told: &[ActionEnvelope], echo: &ActionEnvelope) -> bool {
 }
 
 /// Numbers never go back, and none is given out twice (P5).
-fn check_numbers(name: &str, life: &Life, told: &[ActionEnvelope], highest: u64) {
+fn check_numbers(name: &str, life: &BusySession, told: &[ActionEnvelope], highest: u64) {
     let before: BTreeMap<u64, &ActionEnvelope> = told.iter().map(|action| (action.server_seq, action)).collect();
     for client in [&life.first, &life.second, &life.witness] {
         let view = client.view();
@@ -184,7 +184,7 @@ fn is_news(envelope: &ActionEnvelope) -> bool {
 }
 
 /// No turn is left open, and what was interrupted says so (P4).
-async fn check_turns(name: &str, life: &Life, tally: &mut Tally) {
+async fn check_turns(name: &str, life: &BusySession, tally: &mut Tally) {
     let chat = &life.uris.chat;
     for client in [&life.first, &life.second, &life.witness] {
         client
@@ -217,8 +217,8 @@ async fn check_turns(name: &str, life: &Life, tally: &mut Tally) {
 
 /// Checks that the session works as before, that all clients agree, and that no tool ran twice (P4). Returns how many
 /// ran.
-async fn usable(name: &str, life: &Life, log: &str, host: &HostProcess) -> usize {
-    let Life {
+async fn usable(name: &str, life: &BusySession, log: &str, host: &HostProcess) -> usize {
+    let BusySession {
         first,
         second,
         witness,

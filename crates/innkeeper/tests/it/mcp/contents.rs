@@ -9,7 +9,7 @@ use innkeeper_testkit::official::{OfficialClient, tool_calls_of};
 use innkeeper_testkit::process::PATIENCE;
 use serde_json::{Value, json};
 
-use crate::mcp::support::{PROGRAM, Scene, options};
+use crate::mcp::support::{McpHost, PROGRAM, options};
 
 const NOT_FOUND: i64 = -32008;
 const PERMISSION_DENIED: i64 = -32009;
@@ -25,7 +25,7 @@ async fn read(client: &OfficialClient, uri: &str) -> Value {
         .expect("it is kept, and the client sees the session")
 }
 
-impl Scene {
+impl McpHost {
     /// Calls a tool, and returns the references in its result.
     async fn kept(&self, turn: &str, what: &str) -> Vec<Value> {
         self.call(turn, what).await;
@@ -64,7 +64,8 @@ fn left(contents: &Path) -> usize {
     std::fs::read_dir(contents).map_or(0, Iterator::count)
 }
 
-/// Waits until nothing is kept of more sessions than these. What a session leaves goes after the answer.
+/// Waits until nothing is kept of more sessions than these. Contents of a deleted session are removed after the
+/// response.
 async fn until_left(contents: &Path, sessions: usize) {
     let deadline = Instant::now() + PATIENCE;
     while left(contents) > sessions {
@@ -79,7 +80,7 @@ fn uri_of(reference: &Value) -> String {
 
 #[tokio::test]
 async fn res03_p2_a_large_result_is_stored_whole_until_its_session_is_deleted() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let references = scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     let [reference] = references.as_slice() else {
         panic!("{references:?}");
@@ -123,7 +124,7 @@ async fn res03_p2_a_large_result_is_stored_whole_until_its_session_is_deleted() 
 
 #[tokio::test]
 async fn f17_large_images_and_structured_results_are_stored_within_limits() {
-    let scene = Scene::ready_on("plain", options().limit("content_session_bytes", 10_000_000)).await;
+    let scene = McpHost::ready_on("plain", options().limit("content_session_bytes", 10_000_000)).await;
     let references = scene.kept("t1", r#"odd blob {"bytes": 3900000}"#).await;
     let types: Vec<&Value> = references.iter().map(|reference| &reference["contentType"]).collect();
     assert_eq!(types, ["image/png", "application/json"]);
@@ -148,7 +149,7 @@ async fn f17_a_model_gets_the_truncated_result_with_a_note() {
         Some(_) => Reply::words("Done."),
     });
     let model = ModelServer::start(script).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     assert_eq!(scene.approve("t1", "Read.").await, "Done.");
     let told = model
         .requests()
@@ -164,7 +165,7 @@ async fn f17_a_model_gets_the_truncated_result_with_a_note() {
 
 #[tokio::test]
 async fn t15_f17_standard_error_of_servers_is_logged_without_secrets() {
-    let scene = Scene::ready_on("plain", options().flags(&["--log", "debug,rmcp=warn"])).await;
+    let scene = McpHost::ready_on("plain", options().flags(&["--log", "debug,rmcp=warn"])).await;
     let line = json!({ "level": "warning", "logger": "db", "data": "slow with s3cr3t-value\nINFO forged" });
     scene.call("t1", &format!("odd log {line}")).await;
     let wrote = |log: &str, words: &str| {
@@ -197,7 +198,7 @@ async fn t15_f17_standard_error_of_servers_is_logged_without_secrets() {
 
 #[tokio::test]
 async fn res03_an_export_has_contents_and_a_running_host_imports_them() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let references = scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     let uri = uri_of(&references[0]);
     let whole = read(&scene.client, &uri).await;
@@ -239,7 +240,7 @@ async fn res03_an_export_has_contents_and_a_running_host_imports_them() {
 
 #[tokio::test]
 async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     scene.kept("t1", r#"odd big {"bytes": 3000000}"#).await;
     scene.kept("t2", r#"odd big {"bytes": 2000000}"#).await;
     let exported = done(&sessions(&scene.host.data_path(""), &["export", &scene.uris.session]));
@@ -288,7 +289,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
 
 #[tokio::test]
 async fn cht17_res03_a_moved_chat_keeps_its_contents_when_the_old_session_is_deleted() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let chat = "ahp-chat:/traveller";
     let client = &scene.client;
     client.create_chat(&scene.uris.session, chat, json!({})).await;

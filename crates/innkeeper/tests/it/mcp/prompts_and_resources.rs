@@ -4,9 +4,9 @@ use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::turn_started;
 use serde_json::{Value, json};
 
-use crate::mcp::support::Scene;
+use crate::mcp::support::McpHost;
 
-impl Scene {
+impl McpHost {
     async fn items(&self, text: &str) -> Vec<Value> {
         let offset = text.encode_utf16().count();
         let params = json!({ "channel": self.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
@@ -39,7 +39,7 @@ impl Scene {
 #[tokio::test]
 async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
     let model = ModelServer::start(Script::by(|_| Reply::words("Hello, Ada."))).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     let labels = scene.labels("/odd").await;
     assert_eq!(labels, ["/odd:welcome", "/odd:wait", "/odd:refuse", "/odd:big"]);
     assert_eq!(scene.say("t1", "/odd:welcome Ada").await, "Hello, Ada.");
@@ -62,7 +62,7 @@ async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
 #[tokio::test]
 async fn mcp12_a_resource_of_a_real_server_is_attached_and_sent_to_the_model() {
     let model = ModelServer::start(Script::by(|_| Reply::words("I see."))).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     let item = scene.items("what is @odd:on").await.remove(0);
     assert_eq!(item["insertText"], "@odd:one");
     let attachment = &item["attachment"];
@@ -88,7 +88,7 @@ async fn mcp12_a_resource_of_a_real_server_is_attached_and_sent_to_the_model() {
 
 #[tokio::test]
 async fn t15_f17_a_server_that_refuses_or_never_answers_ends_only_the_turn() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let refused = scene.error("t1", "/odd:refuse").await;
     assert!(
         refused.contains("no prompt with") && !refused.contains("s3cr3t"),
@@ -116,7 +116,7 @@ async fn t15_f17_a_server_that_refuses_or_never_answers_ends_only_the_turn() {
 
 #[tokio::test]
 async fn cmp01_a_silent_server_does_not_block_completions() {
-    let scene = Scene::ready("mute").await;
+    let scene = McpHost::ready("mute").await;
     let labels = scene.labels("/m").await;
     assert_eq!(labels, ["/mcp"], "the guide's own commands are there");
     std::fs::write(scene.workspace().join("one.txt"), "x").expect("written");
@@ -126,7 +126,7 @@ async fn cmp01_a_silent_server_does_not_block_completions() {
 
 #[tokio::test]
 async fn mcp17_prompts_that_change_are_followed() {
-    let scene = Scene::ready("new-prompts").await;
+    let scene = McpHost::ready("new-prompts").await;
     let before = scene.labels("/odd:list").await;
     assert_eq!(scene.labels("/odd:list").await, before, "nothing is fetched twice");
     let words = scene.say("t1", &before[0]).await;
@@ -139,7 +139,7 @@ async fn mcp17_prompts_that_change_are_followed() {
 
 #[tokio::test]
 async fn p12_the_guide_lists_servers_with_their_status_and_tools() {
-    let scene = Scene::start_without_questions("plain").await;
+    let scene = McpHost::start_without_questions("plain").await;
     scene.server_is("error").await;
     let words = scene.say("t1", "/mcp").await;
     assert!(

@@ -4,11 +4,11 @@ use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::tool_calls_of;
 use serde_json::{Value, json};
 
-use crate::mcp::support::{Scene, options};
+use crate::mcp::support::{McpHost, options};
 
 #[tokio::test]
 async fn inp07_a_form_is_shown_unchanged_and_omitted_fields_get_their_default() {
-    let scene = Scene::ready("wild").await;
+    let scene = McpHost::ready("wild").await;
     scene
         .client
         .start_turn(&scene.uris.chat, "t1", "/mcp odd form {}")
@@ -59,7 +59,7 @@ async fn mcp12_numbers_reach_server_and_model_digit_by_digit() {
         Some(_) => Reply::words("Done."),
     });
     let model = ModelServer::start(script).await;
-    let scene = Scene::ready_with_model("wild", &model).await;
+    let scene = McpHost::ready_with_model("wild", &model).await;
     assert_eq!(scene.approve("t1", "Count.").await, "Done.");
     assert_eq!(scene.approve("t2", "Digits.").await, "Done.");
     let told = model.requests().pop().expect("something was asked").last_results();
@@ -82,7 +82,7 @@ async fn mcp12_numbers_reach_server_and_model_digit_by_digit() {
 
 #[tokio::test]
 async fn mcp12_tools_that_need_tasks_or_are_for_views_are_not_counted_and_the_list_says_why() {
-    let scene = Scene::ready("wild").await;
+    let scene = McpHost::ready("wild").await;
     let meta = scene.server()["_meta"].clone();
     // The plain ones, three more, and one that is for models only; not the one for views.
     let count = crate::odd::PLAIN_TOOLS.len() + 3 + 1;
@@ -108,7 +108,7 @@ async fn t15_error_output_of_servers_is_sanitized() {
         "gone": { "command": "/k3y-in-path/no-such-program" },
         "far": { "type": "http", "url": "http://127.0.0.1:1/k3y-in-url/mcp" },
     });
-    let scene = Scene::declaring(&servers, options()).await;
+    let scene = McpHost::declaring(&servers, options()).await;
     let message = async |name: &str, part: &str| {
         let failed = |state: &Value| {
             let message = state["error"]["message"].as_str().unwrap_or_default();

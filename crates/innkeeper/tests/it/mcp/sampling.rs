@@ -3,7 +3,7 @@
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use serde_json::{Value, json};
 
-use crate::mcp::support::Scene;
+use crate::mcp::support::McpHost;
 
 /// Returns the sampling request as the input of the tool.
 fn wish() -> Value {
@@ -16,7 +16,7 @@ fn wish() -> Value {
     })
 }
 
-impl Scene {
+impl McpHost {
     /// Approves a tool call that samples, and returns the question for the user.
     async fn wishes(&self, turn: &str) -> Value {
         let text = format!("/mcp odd sample {}", wish());
@@ -42,7 +42,7 @@ impl Scene {
 
 #[tokio::test]
 async fn mcp12_sampling_shows_the_request_and_can_be_allowed_for_the_session() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let wait = scene.wishes("t1").await;
     let message = wait["request"]["message"].as_str().expect("words");
     for part in ["\"odd\"", "at most 20 tokens", "> Be brief.", "> Name a colour."] {
@@ -68,7 +68,7 @@ async fn mcp12_sampling_shows_the_request_and_can_be_allowed_for_the_session() {
 
 #[tokio::test]
 async fn mcp12_sampling_a_denial_uses_the_mcp_error_and_tool_policies_do_not_allow_it() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let allow_all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     scene.client.dispatch(&scene.uris.session, allow_all).await;
     let text = format!("/mcp odd sample {}", wish());
@@ -95,7 +95,7 @@ async fn mcp12_sampling_the_session_s_model_answers_and_the_turn_pays_for_it() {
         (false, Some(_)) => Reply::words("Done.").usage(200, 20, 0),
     });
     let model = ModelServer::start(script).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     scene.client.start_turn(&scene.uris.chat, "t1", "Ask.").await;
     scene.allow_call().await;
     let wait = scene.client.wait_for(&scene.uris.session, "chatInput").await;
@@ -128,7 +128,7 @@ async fn mcp12_sampling_a_cancelled_turn_cancels_sampling() {
         false => Reply::new().call("odd__sample", wish()),
     });
     let model = ModelServer::start(script).await;
-    let scene = Scene::ready_with_model("plain", &model).await;
+    let scene = McpHost::ready_with_model("plain", &model).await;
     scene.client.start_turn(&scene.uris.chat, "t1", "Ask.").await;
     scene.allow_call().await;
     let wait = scene.client.wait_for(&scene.uris.session, "chatInput").await;

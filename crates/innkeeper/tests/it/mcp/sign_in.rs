@@ -9,7 +9,7 @@ use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
 use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
 
-use crate::mcp::support::{PROGRAM, Scene};
+use crate::mcp::support::{McpHost, PROGRAM};
 
 /// `SessionStatus.InputNeeded`.
 const INPUT_NEEDED: u32 = 24;
@@ -18,7 +18,7 @@ const INPUT_NEEDED: u32 = 24;
 pub(crate) struct Inn {
     pub(crate) login: AuthorizationServer,
     servers: ProtectedServers,
-    pub(crate) scene: Scene,
+    pub(crate) scene: McpHost,
 }
 
 impl Inn {
@@ -47,7 +47,7 @@ impl Inn {
         let servers = ProtectedServers::start(&login, pointing).await;
         let declared = declare(&|path| servers.url(path));
         let options = options.environment("RUST_LOG", "trace");
-        let scene = Scene::declaring(&declared, options).await;
+        let scene = McpHost::declaring(&declared, options).await;
         Self { login, servers, scene }
     }
 

@@ -18,14 +18,14 @@ pub(crate) fn options() -> HostOptions {
     HostOptions::new(PROGRAM)
 }
 
-pub(crate) struct Scene {
+pub(crate) struct McpHost {
     pub(crate) host: HostProcess,
     pub(crate) client: OfficialClient,
     pub(crate) uris: SessionUris,
     directory: TempDir,
 }
 
-impl Scene {
+impl McpHost {
     /// A session whose server is not trusted yet.
     pub(crate) async fn start(kind: &str) -> Self {
         Self::started(kind, "tour", HostOptions::new(PROGRAM)).await

@@ -7,7 +7,7 @@ use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::json;
 
-use crate::mcp::support::{Scene, options};
+use crate::mcp::support::{McpHost, options};
 
 async fn listener(host: &HostProcess, name: &str, level: &str) -> LogListener {
     let client = RawClient::initialized(host.address(), name).await;
@@ -21,7 +21,7 @@ fn words(heard: &[ReceivedRecord]) -> Vec<(u64, &str)> {
     words.collect()
 }
 
-async fn log(scene: &Scene, turn: &str, level: &str, data: &str) {
+async fn log(scene: &McpHost, turn: &str, level: &str, data: &str) {
     let message = json!({ "level": level, "logger": "lift", "data": data });
     let answer = scene.call(turn, &format!("odd log {message}")).await;
     assert!(answer.contains("logged"), "{answer}");
@@ -29,7 +29,7 @@ async fn log(scene: &Scene, turn: &str, level: &str, data: &str) {
 
 #[tokio::test]
 async fn otl02_otl04_otl06_logs_of_mcp_servers_reach_subscribers() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let host = &scene.host;
     let mut client = RawClient::connect(host.address()).await;
     let answer = client
@@ -70,7 +70,7 @@ async fn otl02_otl04_otl06_logs_of_mcp_servers_reach_subscribers() {
 
 #[tokio::test]
 async fn otl06_records_name_turn_and_session_and_standard_error_is_debug() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let mut curious = listener(&scene.host, "curious", "debug").await;
     log(&scene, "t1", "info", "going up").await;
     let ended = |record: &ReceivedRecord| record.body.starts_with("a turn ended");
@@ -90,7 +90,7 @@ async fn otl06_records_name_turn_and_session_and_standard_error_is_debug() {
 
 #[tokio::test]
 async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_restart() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let mut first = listener(&scene.host, "reader", "info").await;
     log(&scene, "t1", "info", "heard once").await;
     let heard = |record: &ReceivedRecord| record.body.contains("heard once");
@@ -124,7 +124,7 @@ async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_resta
 
 #[tokio::test]
 async fn otl02_the_published_client_is_not_disturbed_by_a_log_that_it_does_not_know() {
-    let scene = Scene::ready("plain").await;
+    let scene = McpHost::ready("plain").await;
     let published = OfficialClient::connect(scene.host.address(), "published").await;
     let subscribed = published.client().subscribe("ahp-otlp://logs/trace".to_owned()).await;
     subscribed.expect("the published client subscribes");

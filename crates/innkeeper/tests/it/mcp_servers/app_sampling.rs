@@ -4,24 +4,24 @@ use ahp_types::state::Turn;
 use innkeeper_testkit::official::{OfficialClient, View, markdown};
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory};
 
 const METHOD: &str = "sampling/createMessage";
 
 /// A session with a server that has apps, and a client that shows them.
-struct Scene<'a> {
+struct AppSampling<'a> {
     room: Room<'a>,
     view: OfficialClient,
     channel: Value,
 }
 
 async fn open() -> Inn {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("app") });
     Inn::open(place, servers).await
 }
 
-impl<'a> Scene<'a> {
+impl<'a> AppSampling<'a> {
     async fn new(inn: &'a Inn) -> Self {
         let room = inn.ready_room("one", "odd").await;
         let view = OfficialClient::connect_with_apps(inn.host.address(), "view").await;
@@ -68,7 +68,7 @@ impl<'a> Scene<'a> {
 #[tokio::test]
 async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_wrote() {
     let inn = open().await;
-    let scene = Scene::new(&inn).await;
+    let scene = AppSampling::new(&inn).await;
     let asking = scene.view.request::<Value>(METHOD, scene.params("Name a colour."));
     let deciding = async {
         let question = scene.question().await;
@@ -108,7 +108,7 @@ async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_
 #[tokio::test]
 async fn mcp15_a_request_of_an_app_that_is_declined_or_makes_no_sense_is_refused() {
     let inn = open().await;
-    let scene = Scene::new(&inn).await;
+    let scene = AppSampling::new(&inn).await;
     let (code, message) = scene
         .view
         .refused(METHOD, json!({ "channel": scene.channel, "messages": [] }))
@@ -146,8 +146,8 @@ async fn mcp15_a_request_of_an_app_that_is_declined_or_makes_no_sense_is_refused
 #[tokio::test]
 async fn mcp15_while_a_turn_runs_users_are_asked_in_it() {
     let inn = open().await;
-    let scene = Scene::new(&inn).await;
-    let Scene { room, .. } = &scene;
+    let scene = AppSampling::new(&inn).await;
+    let AppSampling { room, .. } = &scene;
     room.client
         .start_turn(&room.uris.chat, "t1", "/mcp odd echo {\"text\": \"hi\"}")
         .await;

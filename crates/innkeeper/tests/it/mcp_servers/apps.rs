@@ -4,7 +4,7 @@ use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory};
 use crate::npm::{package, servers};
 
 const PAGE: &str = "text/html;profile=mcp-app";
@@ -16,7 +16,7 @@ async fn app(inn: &Inn) -> Room<'_> {
 
 async fn open(package: String) -> Inn {
     let server = json!({ "command": "node", "args": [package, "--stdio"] });
-    Inn::open(Place::new(), json!({ "app": server })).await
+    Inn::open(TestDirectory::new(), json!({ "app": server })).await
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn mcp20_a_tool_for_an_app_is_called_by_the_app_only() {
 async fn mcp17_only_clients_with_apps_hear_of_changed_tools() {
     let Some(folder) = servers() else { return };
     let server = json!({ "command": "node", "args": [folder.join("modern.mjs")] });
-    let inn = Inn::open(Place::new(), json!({ "app": server })).await;
+    let inn = Inn::open(TestDirectory::new(), json!({ "app": server })).await;
     let room = app(&inn).await;
     let session = json!({ "channel": room.uris.session });
     let mut shows_apps = RawClient::connect(inn.host.address()).await;

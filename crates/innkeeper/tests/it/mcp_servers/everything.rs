@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::mcp_servers::offers::offers;
-use crate::mcp_servers::support::{Inn, Place, Room, options};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
 use crate::npm::{Beside, package, servers};
 
 /// Waits until the guide lists something; what a server has may change after it is ready.
@@ -21,7 +21,7 @@ async fn listed(room: &Room<'_>, what: &str) -> String {
 
 async fn everything(declared: Value) {
     let options = options().flags(&["--log", "debug"]);
-    let inn = Inn::open_with(Place::new(), json!({ "everything": declared }), options).await;
+    let inn = Inn::open_with(TestDirectory::new(), json!({ "everything": declared }), options).await;
     let room = inn.ready_room("everything", "everything").await;
     // Some tools depend on the capabilities of the client: the server reports a changed list.
     let list = listed(&room, "trigger-elicitation-request").await;
@@ -116,7 +116,7 @@ async fn f3_a_server_behind_an_address_may_go_and_come_back() {
     };
     let mut beside = Beside::start(&program, Some("streamableHttp")).await;
     let declared = json!({ "type": "http", "url": beside.url("/mcp") });
-    let inn = Inn::open(Place::new(), json!({ "everything": declared })).await;
+    let inn = Inn::open(TestDirectory::new(), json!({ "everything": declared })).await;
     let room = inn.ready_room("gone", "everything").await;
     let long = r#"everything trigger-long-running-operation {"duration": 600, "steps": 2}"#;
     room.begin("t1", long).await;
@@ -154,7 +154,7 @@ async fn a_server_of_2026_on_the_official_sdk() {
     let Some(folder) = servers() else { return };
     let program = folder.join("modern.mjs");
     let inn = Inn::open(
-        Place::new(),
+        TestDirectory::new(),
         json!({ "modern": { "command": "node", "args": [program] } }),
     )
     .await;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::mcp_servers::support::{Inn, Place, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, options};
 
 /// Files of a workspace: their servers run after a trust decision.
 const WORKSPACE: [(&str, &str); 7] = [
@@ -25,7 +25,7 @@ const HOME: [(&str, &str); 3] = [
 ];
 #[tokio::test]
 async fn cus01_every_file_that_is_said_to_be_read_runs_its_servers() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for (name, file) in WORKSPACE {
         place.declare(file, &json!({ name: place.odd("plain") }));
     }

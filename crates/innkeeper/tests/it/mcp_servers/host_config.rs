@@ -4,10 +4,10 @@ use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, options};
 
 /// A section of the configuration that declares the odd server. It notes its processes in a file of its name.
-fn section(place: &Place, name: &str, more: &str) -> String {
+fn section(place: &TestDirectory, name: &str, more: &str) -> String {
     let program = std::env::current_exe().expect("this program");
     let (program, pids) = (program.display().to_string(), place.beside(name).display().to_string());
     format!(
@@ -19,7 +19,7 @@ fn section(place: &Place, name: &str, more: &str) -> String {
 }
 
 /// A host with this configuration, and a workspace without any file.
-async fn open(place: Place, settings: &str) -> Inn {
+async fn open(place: TestDirectory, settings: &str) -> Inn {
     Inn::started(place, configured(settings)).await
 }
 
@@ -29,14 +29,14 @@ fn configured(settings: &str) -> HostOptions {
     options.environment("SECRET_OF_THE_HOST", "s3cr3t-2")
 }
 
-fn pids(place: &Place, name: &str) -> usize {
+fn pids(place: &TestDirectory, name: &str) -> usize {
     let text = std::fs::read_to_string(place.beside(name)).unwrap_or_default();
     text.lines().count()
 }
 
 #[tokio::test]
 async fn cus01_cus03_a_configured_server_is_ready_in_every_session_without_a_question() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let far = "[mcp.servers.far]\nurl = \"http://127.0.0.1:1/mcp?key=s3cr3t-3\"\n\
                headers = { Authorization = \"Bearer s3cr3t-4\" }\n";
     let settings = section(&place, "garden", far);
@@ -84,7 +84,7 @@ async fn cus01_cus03_a_configured_server_is_ready_in_every_session_without_a_que
 
 #[tokio::test]
 async fn res01_the_configuration_file_is_never_served() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let settings = section(&place, "garden", "");
     let inn = open(place, &settings).await;
     let home = format!("file://{}", inn.host.path("").display());
@@ -97,7 +97,7 @@ async fn res01_the_configuration_file_is_never_served() {
 
 #[tokio::test]
 async fn isolation_is_for_the_server_that_wants_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let settings = section(&place, "apart", "isolate = true\n") + &section(&place, "shared", "");
     let inn = open(place, &settings).await;
     for name in ["one", "two"] {
@@ -111,7 +111,7 @@ async fn isolation_is_for_the_server_that_wants_it() {
 
 #[tokio::test]
 async fn cus10_cus18_a_disabled_server_is_off_until_a_client_enables_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let settings = section(&place, "garden", "enabled = false\n");
     let inn = open(place, &settings).await;
     let room = inn.room("one").await;
@@ -145,7 +145,7 @@ async fn cus10_cus18_a_disabled_server_is_off_until_a_client_enables_it() {
 
 #[tokio::test]
 async fn cus16_enabled_customizations_stay_enabled_after_a_restart() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let settings = section(&place, "garden", "enabled = false\n");
     let inn = open(place, &settings).await;
     let room = inn.room("one").await;

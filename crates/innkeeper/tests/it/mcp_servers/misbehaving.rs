@@ -3,21 +3,21 @@
 use innkeeper_testkit::official::SessionUris;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room, options};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
 
 /// More than a host needs for anything that happens here, and less than what servers try to make it hold.
 const MOST_GROWTH: u64 = 64 << 20;
 
 /// A host with an odd server, and a session that has nothing to do with it.
-struct Scene {
+struct Bystanders {
     inn: Inn,
     other: SessionUris,
     memory: u64,
 }
 
-impl Scene {
+impl Bystanders {
     async fn open(kind: &str, settings: &str) -> Self {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let servers = json!({ "odd": place.odd(kind) });
         let inn = Inn::open_with(place, servers, options().setting(settings)).await;
         let other = inn.client.create_session("other").await;
@@ -53,7 +53,7 @@ fn error_of(server: &Value) -> String {
 
 #[tokio::test]
 async fn f3_a_server_that_never_answers_is_given_up() {
-    let scene = Scene::open("silent", "[mcp]\nstart_seconds = 1").await;
+    let scene = Bystanders::open("silent", "[mcp]\nstart_seconds = 1").await;
     let room = scene.inn.allowed_room("odd", "odd").await;
     let is_given_up = |server: &Value| error_of(server).contains("did not introduce itself within 1 s");
     let session = &room.uris.session;
@@ -70,7 +70,7 @@ async fn f3_a_server_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn f3_a_server_that_dies_mid_call_fails_the_call_and_comes_back_by_itself() {
-    let scene = Scene::open("plain", "").await;
+    let scene = Bystanders::open("plain", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     let before = room.client.view().actions_on(&room.uris.session).len();
     let (words, call) = room.call("t1", "odd die").await;
@@ -86,7 +86,7 @@ async fn f3_a_server_that_dies_mid_call_fails_the_call_and_comes_back_by_itself(
 
 #[tokio::test]
 async fn f17_a_server_that_floods_is_used_all_the_same() {
-    let scene = Scene::open("flood", "").await;
+    let scene = Bystanders::open("flood", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     for turn in ["t1", "t2", "t3"] {
         scene.still_answers(&room, turn).await;
@@ -96,7 +96,7 @@ async fn f17_a_server_that_floods_is_used_all_the_same() {
 
 #[tokio::test]
 async fn t26_an_answer_of_100_mb_fails_its_call_and_nothing_else() {
-    let scene = Scene::open("plain", "").await;
+    let scene = Bystanders::open("plain", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     let (words, _) = room.call("t1", r#"odd big {"bytes": 100000000}"#).await;
     assert!(words.contains("It failed:") && words.contains("too"), "{words}");
@@ -107,7 +107,7 @@ async fn t26_an_answer_of_100_mb_fails_its_call_and_nothing_else() {
 
 #[tokio::test]
 async fn mcp02_a_server_whose_tools_change_all_the_time_is_not_published_all_the_time() {
-    let scene = Scene::open("restless", "").await;
+    let scene = Bystanders::open("restless", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     room.client.caught_up().await;
     let published = || room.client.view().actions_on(&room.uris.session).len();
@@ -137,7 +137,7 @@ async fn mcp02_a_server_whose_tools_change_all_the_time_is_not_published_all_the
 
 #[tokio::test]
 async fn f17_a_server_that_writes_garbage_is_used_all_the_same() {
-    let scene = Scene::open("garbage", "").await;
+    let scene = Bystanders::open("garbage", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     scene.still_answers(&room, "t1").await;
     scene.still_answers(&room, "t2").await;
@@ -146,7 +146,7 @@ async fn f17_a_server_that_writes_garbage_is_used_all_the_same() {
 
 #[tokio::test]
 async fn f3_a_server_that_ignores_a_cancel_delays_nothing() {
-    let scene = Scene::open("plain", "").await;
+    let scene = Bystanders::open("plain", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     for turn in ["t1", "t2", "t3"] {
         room.begin(turn, "odd wait").await;

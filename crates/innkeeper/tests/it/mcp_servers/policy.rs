@@ -3,7 +3,7 @@
 use innkeeper_testkit::official::tool_calls_of;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room, options};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
 
 /// A session with the same server twice: `garden` of the host's configuration, `field` of the workspace.
 async fn both(inn: &Inn) -> Room<'_> {
@@ -13,7 +13,7 @@ async fn both(inn: &Inn) -> Room<'_> {
 }
 
 async fn open() -> Inn {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.declare(".mcp.json", &json!({ "field": place.odd("annotated") }));
     let options = options().setting(&place.configured("garden", "annotated"));
     Inn::started(place, options).await
@@ -57,7 +57,7 @@ async fn mcp12_t14_read_only_tools_run_unasked_only_on_the_users_own_servers() {
 
 #[tokio::test]
 async fn mcp12_a_guard_that_was_written_for_claude_refuses_a_call_of_a_server() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let home = place.beside("home");
     let guard = |matcher: &str, reason: &str| {
         let command = format!("echo {reason} >&2; exit 2");

@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room, options};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
 
 async fn open(settings: &str) -> Inn {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     Inn::open_with(place, servers, options().setting(settings)).await
 }
@@ -129,7 +129,7 @@ async fn cus08_every_scope_switches_servers_off_and_on() {
 
 #[tokio::test]
 async fn a_server_of_a_manifest_runs_and_shows_its_position() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let plugin = place.beside("kit");
     std::fs::create_dir_all(plugin.join(".claude-plugin")).expect("made");
     let manifest = json!({ "name": "kit", "mcpServers": { "inline": place.odd("plain") } });
@@ -150,7 +150,7 @@ async fn a_server_of_a_manifest_runs_and_shows_its_position() {
 
 #[tokio::test]
 async fn files_of_mcp_servers_have_the_users_umask() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("saving") });
     let inn = Inn::open(place, servers).await;
     let room = inn.ready_room("one", "odd").await;

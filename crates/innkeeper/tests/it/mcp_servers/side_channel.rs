@@ -3,7 +3,7 @@
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory};
 
 fn is_message(message: &Value) -> bool {
     message["method"] == "notifications/message"
@@ -32,7 +32,7 @@ async fn join(client: &mut RawClient, room: &Room<'_>) -> Value {
 
 #[tokio::test]
 async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("app") });
     let inn = Inn::open(place, servers).await;
     let room = inn.ready_room("one", "odd").await;

@@ -18,11 +18,11 @@ pub(crate) fn options() -> HostOptions {
 }
 
 /// A place on disk: a workspace, and beside it what servers note.
-pub(crate) struct Place {
+pub(crate) struct TestDirectory {
     directory: TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::create_dir(directory.path().join("w")).expect("made");
@@ -98,22 +98,22 @@ impl Place {
 pub(crate) struct Inn {
     pub(crate) host: HostProcess,
     pub(crate) client: OfficialClient,
-    pub(crate) place: Place,
+    pub(crate) place: TestDirectory,
 }
 
 impl Inn {
     /// A workspace with these servers.
-    pub(crate) async fn open(place: Place, servers: Value) -> Self {
+    pub(crate) async fn open(place: TestDirectory, servers: Value) -> Self {
         Self::open_with(place, servers, options()).await
     }
 
-    pub(crate) async fn open_with(place: Place, servers: Value, options: HostOptions) -> Self {
+    pub(crate) async fn open_with(place: TestDirectory, servers: Value, options: HostOptions) -> Self {
         place.declare(".mcp.json", &servers);
         Self::started(place, options).await
     }
 
     /// A workspace with whatever files it has.
-    pub(crate) async fn started(place: Place, options: HostOptions) -> Self {
+    pub(crate) async fn started(place: TestDirectory, options: HostOptions) -> Self {
         let host = HostProcess::start(options).await;
         let client = OfficialClient::connect(host.address(), "first").await;
         Self { host, client, place }

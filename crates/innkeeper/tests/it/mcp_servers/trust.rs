@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory};
 
 /// Returns the states of a server in order, after a number of actions.
 fn states(room: &Room<'_>, after: usize) -> Vec<String> {
@@ -17,7 +17,7 @@ fn states(room: &Room<'_>, after: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn p12_revoking_trust_ends_running_servers_and_calls() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers).await;
     let room = inn.ready_room("one", "odd").await;
@@ -48,7 +48,7 @@ async fn p12_revoking_trust_ends_running_servers_and_calls() {
 
 #[tokio::test]
 async fn p12_a_server_that_waits_says_nothing_about_decisions_that_are_not_about_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers.clone()).await;
     let room = inn.room("one").await;

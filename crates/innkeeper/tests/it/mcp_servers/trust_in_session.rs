@@ -7,10 +7,10 @@ use innkeeper_testkit::official::{OfficialClient, View, markdown};
 use innkeeper_testkit::raw::Address;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, Room, options};
+use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
 
 /// Two servers, one of them with a key in its environment.
-fn two_servers(place: &Place) -> Value {
+fn two_servers(place: &TestDirectory) -> Value {
     let mut odd = place.odd("plain");
     odd["env"]["API_KEY"] = json!("hunter2");
     json!({ "odd": odd, "even": place.odd("plain") })
@@ -64,7 +64,7 @@ fn trusted(inn: &Inn) -> String {
 
 #[tokio::test]
 async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_has_them() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = two_servers(&place);
     let inn = Inn::open(place, servers).await;
     let room = inn.room("one").await;
@@ -128,7 +128,7 @@ async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_
 
 #[tokio::test]
 async fn p12_not_now_lasts_for_the_session_until_something_changes_or_a_user_starts_the_server() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers).await;
     let room = inn.room("one").await;
@@ -181,7 +181,7 @@ async fn p12_not_now_lasts_for_the_session_until_something_changes_or_a_user_sta
 
 #[tokio::test]
 async fn p12_a_turn_continues_without_undecided_servers() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open_with(place, servers, options().limit("mcp_trust_ms", 300)).await;
     let room = inn.room("one").await;
@@ -203,7 +203,7 @@ async fn p12_a_turn_continues_without_undecided_servers() {
 
 #[tokio::test]
 async fn p12_a_client_that_may_only_look_does_not_decide() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let options = options().setting("view_token_file = \"view\"");
     let inn = Inn::open_with(place, servers, options).await;

@@ -4,14 +4,14 @@ use innkeeper_testkit::official::View;
 use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Place, options, shown};
+use crate::mcp_servers::support::{Inn, TestDirectory, options, shown};
 
 /// Longer than any scenario: whatever goes on does so for another reason.
 const FOR_EVER_MS: u64 = 600_000;
 
 /// A host whose configuration has the odd server of a kind, so that it starts with the session.
 async fn open(kind: &str, settings: impl FnOnce(HostOptions) -> HostOptions) -> Inn {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let options = options().setting("[mcp]\nstart_seconds = 600");
     let options = settings(options).setting(&place.configured("odd", kind));
     Inn::started(place, options).await
@@ -71,7 +71,7 @@ async fn mcp03_a_turn_waits_for_servers_no_longer_than_is_configured() {
 
 #[tokio::test]
 async fn f3_a_call_without_an_answer_ends_after_its_time_and_the_server_is_well() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open_with(place, servers, options().setting("[mcp]\ncall_seconds = 1")).await;
     let room = inn.ready_room("one", "odd").await;

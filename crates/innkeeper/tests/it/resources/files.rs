@@ -367,8 +367,8 @@ async fn sec03_api_keys_are_never_served() {
     assert_eq!(fs::read_to_string(host.path("gateway-key")).expect("there"), "sk-hush");
 }
 
-/// Whoever reads a token has its scope, and whoever writes the configuration has the host at its next start:
-/// also where a link leads there, and where nothing is yet when the host starts.
+/// A reader of a token has its scope, and a writer of the configuration controls the host at its next start: also where
+/// a link leads there, and where nothing is yet when the host starts.
 #[tokio::test]
 async fn sec03_tokens_behind_symlinks_and_missing_configurations_are_never_served() {
     let place = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Who may decide about a tool call, and what a decision may say.
+//! Decisions about tool calls: allowed clients, and allowed contents.
 
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, decided_by, markdown, tool_calls_of};
 use innkeeper_testkit::process::HostProcess;

@@ -245,7 +245,7 @@ async fn tool_12_any_client_ends_a_pending_sign_in() {
     other.nothing_waits(&uris.session).await;
     other.turn_end(&uris.chat, "t1").await;
     // E-41: the published types read such a call from a snapshot as something unknown, which no action changes any
-    // more. Whoever came while it waited needs a fresh snapshot; those who saw it happen do not.
+    // more. A client that subscribed while it waited needs a fresh snapshot; earlier subscribers do not.
     other.subscribe(&uris.chat).await;
     client.assert_converged().await;
     other.assert_converged().await;

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_without_asking_is_listed_by_place() {
+    fn rules_are_listed_by_scope() {
         let approvals = Approvals {
             everywhere: vec!["fetch(docs.rs)".to_owned()],
             workspaces: vec![Workspace {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_holds_in_the_current_directory_unless_it_says_otherwise() {
+    fn approvals_default_to_the_current_directory() {
         let args = |session: Option<&str>, everywhere| ApprovalScopeArgs {
             session: session.map(str::to_owned),
             directory: None,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_the_only_request_there_is() {
+    fn grant_defaults_to_the_only_request() {
         let both = || vec![request("a", "file:///x"), request("b", "file:///y")];
         assert!(only_request(Vec::new(), None).is_err());
         assert!(only_request(both(), None).is_err());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_paths_or_uris() {
+    fn grant_arguments_are_paths_or_uris() {
         assert_eq!(uri_of("file:///a%20b").unwrap(), "file:///a%20b");
         #[cfg(unix)]
         assert_eq!(uri_of("/a b").unwrap(), "file:///a%20b");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_thoughts_go_to_their_own_places() {
+    fn text_and_reasoning_go_to_their_own_streams() {
         let (text, aside, outcome) = play(&[
             json!({"type":"chat/responsePart","turnId":"t1","part":{"kind":"reasoning","id":"r","content":"hm"}}),
             json!({"type":"chat/reasoning","turnId":"t1","partId":"r","content":"m"}),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp09_a_call_that_waits_for_a_sign_in_says_so() {
+    fn mcp09_a_call_that_waits_for_a_sign_in_is_shown() {
         let auth = json!({ "reason": "required", "resource": { "resource": "https://notes.test/mcp" } });
         let required = |turn: &str| json!({ "type": "chat/toolCallAuthRequired", "turnId": turn, "toolCallId": "c", "auth": auth });
         let (text, aside, _) = play(&[required("other"), required("t1")]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn outcomes_of_turns_are_distinguished() {
         let (_, _, outcome) = play(&[json!({
             "type":"chat/error","turnId":"t1","duration":1,
             "part":{"error":{"errorType":"e","message":"m"},"resumable":true},

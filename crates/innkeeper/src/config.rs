@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn t23_the_key_of_kept_tokens_is_beside_the_file_that_was_read() {
+    fn t23_the_key_of_persisted_tokens_is_beside_the_configuration() {
         let key = |text: &str| match parse(text).unwrap().0.token_persistence() {
             TokenPersistence::Encrypted(key) => Some(key),
             TokenPersistence::Off | TokenPersistence::NoKeyFile => None,
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn cus03_servers_are_read_with_where_they_stand() {
+    fn cus03_servers_are_read_with_their_positions() {
         let text = "[mcp]\nisolate = false\n\n[mcp.servers.garden]\ncommand = \"./run\"\nenv = { KEY = \"hunter2\" }\n\
                     isolate = true\n[mcp.servers.notes]\nurl = \"https://notes.test\"\ntype = \"sse\"\nenabled = false\n";
         let (config, warnings) = parse(text).unwrap();

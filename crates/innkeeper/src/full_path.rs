@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_and_slashes_say_nothing() {
+    fn dots_and_trailing_slashes_are_removed() {
         for (written, full) in [
             ("/a/b/../c", "/a/c"),
             ("/a/./b/", "/a/b"),

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t15_servers_write_to_the_log_only_where_somebody_names_their_library() {
+    fn t15_the_mcp_library_is_logged_only_if_the_filter_names_it() {
         for (filter, whole) in [
             ("info", "info,rmcp=off"),
             ("debug,innkeeper_host=trace", "debug,innkeeper_host=trace,rmcp=off"),

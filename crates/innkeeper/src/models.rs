@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_agents_are_found_and_say_how_to_set_them_up() {
+    fn agents_without_a_key_say_how_to_set_one() {
         let found = find(&Models::default(), &nothing);
         let ids: Vec<&str> = found.iter().map(|found| found.id.as_str()).collect();
         assert_eq!(ids, ["anthropic", "openai"]);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_providers_are_kept_from_tools_whatever_they_are_called() {
+    fn api_keys_are_hidden_from_tools() {
         let models: Models = toml::from_str(
             "[[providers]]\nid = \"a\"\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"GATEWAY\"\n\
              [[providers]]\nid = \"openai\"\nkey_file = \"/etc/gateway.txt\"\n",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_names_servers_and_replaces_what_is_known() {
+    fn the_file_adds_and_replaces_providers() {
         let key = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(key.path(), "sk-test").unwrap();
         let models = format!(

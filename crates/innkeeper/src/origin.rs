@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_browsers_send_is_accepted() {
+    fn only_origins_in_browser_form_are_accepted() {
         for text in [
             "https://example.com",
             "http://127.0.0.1:3000",

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn living_socket_is_left_alone_and_a_leftover_replaced() {
+    fn socket_in_use_stays_and_a_stale_one_is_replaced() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("s");
         let (listener, file) = bind(&path).unwrap();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_and_refused_is_not_asked_for() {
+    fn a_rejected_token_in_the_address_is_not_requested_again() {
         let told = |url: &str| {
             let address = Address::parse(url);
             let target = Target { address, token: None };

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_file_in_place_of_the_directory() {
+    fn rejects_a_file_instead_of_the_directory() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("file");
         fs::write(&path, "").unwrap();

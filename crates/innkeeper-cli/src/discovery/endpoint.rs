@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_found_only_while_the_host_lives() {
+    fn endpoint_is_found_only_while_the_host_runs() {
         let root = tempfile::tempdir().unwrap();
         let dir = DataDir::prepare(root.path()).unwrap();
         let endpoint = Endpoint {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_bits_in_words() {
+    fn status_bits_are_described() {
         for (bits, words) in [
             (1 | 32, "idle"),
             (2, "failed, unread"),

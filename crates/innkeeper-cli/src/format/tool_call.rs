@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_names_a_field_twice_is_shown_as_it_is() {
+    fn non_objects_and_duplicate_members_are_shown_raw() {
         for text in ["just words", r#"{"command":"rm -rf x","command":"ls"}"#, "[1]"] {
             let shown = lines(Some(&ToolInput::Inline(text.to_owned())), None);
             assert_eq!(shown, [format!("| {text}")]);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_takes_the_place_of_what_stood_for_it() {
+    fn stored_contents_replace_their_excerpts() {
         let mut whole = vec![text("other"), text("[shortened]")];
         add(&mut whole, read("one, ", ContentEncoding::Utf8), false);
         add(&mut whole, read("two", ContentEncoding::Utf8), true);

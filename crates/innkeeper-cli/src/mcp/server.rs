@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_must_sign_in_where_and_for_what_is_said() {
+    fn a_required_sign_in_shows_server_and_scopes() {
         let resource = json!({
             "resource": "https://mcp.example/", "resource_name": "Notes",
             "authorization_servers": ["https://login.example"],
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_given_up_says_how_it_is_started_again() {
+    fn a_failed_server_shows_how_to_restart_it() {
         let here = NextCommand::with("--data /srv/inn");
         let failed = |kind: &str, lifetime: SessionLifetime| {
             let error = json!({ "errorType": kind, "message": "it ended" });
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_off_with_its_plugin_says_that_and_nothing_else() {
+    fn a_server_of_a_disabled_plugin_shows_only_that() {
         let plugin = json!({
             "type": "plugin", "id": "p", "uri": "file:///p", "name": "tools",
             "enablement": [{ "kind": "global", "enabled": false }],
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_server_says_how_many_tools_it_has_where_that_is_known() {
+    fn a_ready_server_shows_its_number_of_tools() {
         let mut ready = server("1", "notes", json!({ "kind": "ready" }));
         let first_line = |server: &Value| {
             let state = state(json!([server]));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_nobody_can_call_are_named_while_the_server_is_ready() {
+    fn tools_that_cannot_be_called_are_named() {
         let mut notes = server("1", "notes", json!({ "kind": "ready" }));
         notes["_meta"] = json!({ "innkeeper.tools": 2, "innkeeper.taskTools": ["research", "a\u{1b}[31mb"] });
         let lines = |server: &Value| {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_one_name_are_told_apart_by_their_ids() {
+    fn servers_with_one_name_are_selected_by_id() {
         let ready = || json!({ "kind": "ready" });
         let state = state(json!([server("1", "notes", ready()), server("2", "notes", ready())]));
         let failure = find(&state, "notes").err().unwrap();

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_on_another_machine_wants_to_be_told_which_session_is_meant() {
+    fn a_remote_host_needs_an_explicit_session() {
         let told = SessionTarget::default().existing().unwrap_err().to_string();
         assert!(
             told.contains("on another machine") && told.contains("--session"),

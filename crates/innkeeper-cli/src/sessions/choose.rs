@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_asked_only_whole_names_count() {
+    fn without_confirmation_only_whole_names_are_accepted() {
         for (wanted, found) in [
             ("ahp-session:/abc", "ahp-session:/abc"),
             ("abc", "ahp-session:/abc"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_names_the_candidates() {
+    fn ambiguous_prefix_lists_the_candidates() {
         let failure = choose("abc", URIS.into_iter()).unwrap_err();
         assert_eq!(failure.kind(), Kind::Usage);
         assert!(

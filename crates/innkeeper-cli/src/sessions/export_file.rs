@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_in_one_file_are_told_apart() {
+    fn sessions_in_one_file_are_separated() {
         let file = "{\"session\":1}\n{\"end\":{}}\n{\"session\":2}\n{\"end\":{}}\n";
         let mut file = ExportFile::new(Box::new(file.as_bytes()));
         let mut found = Vec::new();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_entry_and_what_it_needs() {
+    fn errors_name_the_entry_and_the_missing_key() {
         assert_eq!(check(""), Ok(()));
         assert_eq!(check("[[providers]]\nid = \"openai\"\nkey_env = \"K\""), Ok(()));
         for (text, needle) in [

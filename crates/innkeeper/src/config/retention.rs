@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_being_told_nothing_may_go() {
+    fn without_limits_no_session_may_be_deleted() {
         let retention: Retention = toml::from_str("").unwrap();
         assert_eq!(retention, Retention::default());
         assert!(!retention.enabled && !retention.has_limits() && retention.archived_only);

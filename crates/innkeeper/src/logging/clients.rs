@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn otl07_only_what_innkeeper_writes_is_told() {
+    fn otl07_only_records_of_innkeeper_are_sent() {
         for ours in ["innkeeper", "innkeeper::serve", "innkeeper_host::main_loop::task"] {
             assert!(is_ours(ours), "{ours}");
         }

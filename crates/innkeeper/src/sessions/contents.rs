@@ -95,7 +95,7 @@ mod tests {
     use crate::config::ConfigFile;
 
     #[test]
-    fn what_was_announced_has_an_end_even_if_all_of_it_is_gone() {
+    fn announced_contents_have_an_end_line_even_if_all_are_removed() {
         let temp = tempfile::tempdir().expect("a directory");
         let data = Offline {
             dir: DataDir::existing(temp.path().to_owned()),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_says_everything_and_proves_what_it_does_not_say() {
+    fn the_address_has_all_parameters_and_a_pkce_challenge() {
         let request = request();
         let asked = fields(request.address.query().unwrap());
         assert_eq!(asked["tenant"], "1");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_is_an_address_a_query_or_a_code() {
+    fn pasted_text_is_an_address_a_query_or_a_code() {
         let request = request();
         let state = &request.state;
         for text in [

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_a_server_that_says_it_is_another_is_not_believed() {
+    fn t16_metadata_of_another_issuer_is_rejected() {
         for (issuer, is_believed) in [
             ("https://a.test", true),
             ("https://a.test/", true),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_nobody_is_sent_where_codes_or_tokens_are_not_protected() {
+    fn t16_servers_without_pkce_or_encryption_are_rejected() {
         for (field, value) in [
             ("code_challenge_methods_supported", json!(["plain"])),
             ("code_challenge_methods_supported", Value::Null),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_a_path_is_looked_for_in_three_places() {
+    fn metadata_of_a_server_with_a_path_has_three_addresses() {
         let places: Vec<String> = places(&Url::parse("https://a.test/inn/").unwrap())
             .iter()
             .map(Url::to_string)

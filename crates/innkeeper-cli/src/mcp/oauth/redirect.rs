@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_right_place_is_listened_to() {
+    fn only_the_redirect_path_is_accepted() {
         let brought = answer("GET /callback?code=a%20b&state=s HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         assert_eq!(brought["code"], "a b");
         for head in [

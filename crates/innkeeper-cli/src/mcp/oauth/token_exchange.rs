@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_bearer_token_is_none() {
+    fn only_bearer_tokens_are_accepted() {
         let good = read(&json!({ "access_token": "t", "token_type": "bearer", "expires_in": "60", "scope": "a b" }));
         let good = good.unwrap();
         assert_eq!(good.expires_in, Some(60));

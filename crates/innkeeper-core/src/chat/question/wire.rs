@@ -76,7 +76,8 @@ fn question(question: Question) -> ChatInputQuestion {
             message,
             required,
             options: options(list),
-            allow_freeform_input: freeform.then_some(true),
+            // VS Code offers text of the user's own unless it is told not to.
+            allow_freeform_input: Some(freeform),
         }),
         QuestionKind::Many {
             options: list,
@@ -89,7 +90,8 @@ fn question(question: Question) -> ChatInputQuestion {
             message,
             required,
             options: options(list),
-            allow_freeform_input: freeform.then_some(true),
+            // VS Code offers text of the user's own unless it is told not to.
+            allow_freeform_input: Some(freeform),
             min: min.map(Into::into),
             max: max.map(Into::into),
         }),

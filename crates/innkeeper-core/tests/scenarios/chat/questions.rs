@@ -102,6 +102,14 @@ fn inp01_inp03_inp07_inp09_all_six_kinds_are_asked_in_the_turn_and_on_the_sessio
         kinds,
         ["text", "number", "integer", "boolean", "single-select", "multi-select"]
     );
+    // Clients that offer free text by default, as VS Code does, have to be told that there is none.
+    let freeform: Vec<_> = part["request"]["questions"]
+        .as_array()
+        .expect("questions")
+        .iter()
+        .filter_map(|question| question["allowFreeformInput"].as_bool())
+        .collect();
+    assert_eq!(freeform, [false, true]);
     assert_eq!(
         state["status"].as_u64().map(|bits| bits & 63),
         Some(24),

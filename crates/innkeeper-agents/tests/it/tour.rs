@@ -57,7 +57,10 @@ async fn tool03_the_tour_asks_once_more_in_the_middle_of_a_run() {
         };
         scene.client.until("the running call asks again", asks_again).await;
         let call = scene.call("pending-confirmation").await;
-        assert_eq!(call["invocationMessage"], "Rings the bell once more");
+        assert_eq!(
+            call["invocationMessage"],
+            json!({ "markdown": "Rings the bell once more" })
+        );
         scene.decide(&call, approved).await;
         let expected = match approved {
             true => "I rang the bell 2 times, because the client `first` said yes.",

@@ -234,6 +234,7 @@ impl Host {
         if let Some(run) = self.run_mut(chat_id) {
             run.offers.insert(action.tool_call_id.clone(), offered);
         }
+        action.invocation_message = wire::beside_input(action.invocation_message);
         action.confirmation_title = confirmation.title.map(wire::words);
         action.editable = confirmation.editable.then_some(true);
         action.edits = wire::edits(confirmation.edits);

@@ -55,6 +55,30 @@ pub(crate) fn described(description: Description) -> StringOrMarkdown {
     }
 }
 
+/// The sentence of a call that asks. VS Code shows the input of such a call only beside a sentence in Markdown, and
+/// users have to see the input that they allow.
+pub(crate) fn beside_input(sentence: StringOrMarkdown) -> StringOrMarkdown {
+    match sentence {
+        StringOrMarkdown::Plain(text) => StringOrMarkdown::Markdown {
+            markdown: escaped(&text),
+        },
+        markdown @ StringOrMarkdown::Markdown { .. } => markdown,
+    }
+}
+
+/// Markdown that shows exactly this text.
+fn escaped(text: &str) -> String {
+    let mut markdown = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Among the special characters is `$`: VS Code reads `$(name)` as an icon.
+        if "\\`*_[]<>#~|!&$".contains(c) {
+            markdown.push('\\');
+        }
+        markdown.push(c);
+    }
+    markdown
+}
+
 pub(crate) fn plain(text: &StringOrMarkdown) -> String {
     match text {
         StringOrMarkdown::Plain(text) => text.clone(),

@@ -91,6 +91,21 @@ fn tool03_messages_come_in_markdown_where_there_are_links() {
     assert_eq!(stage.call_state(&chat, CALL)["pastTenseMessage"], past);
 }
 
+/// VS Code shows the input of a call that asks only beside a message in Markdown.
+#[test]
+fn tool03_a_call_that_asks_describes_itself_in_markdown_that_shows_the_same_text() {
+    let (mut stage, _, chat) = working();
+    let ready = ToolStep::Ready(ToolReady {
+        invocation: "Calls get_rooms of `inn` for $(5) [x](y)".into(),
+        input: Some("{}".into()),
+        permission: Permission::Ask(Box::default()),
+    });
+    stage.call(host_tool("get_rooms"), ready);
+    let markdown = r"Calls get\_rooms of \`inn\` for \$(5) \[x\](y)";
+    let message = json!({ "markdown": markdown });
+    assert_eq!(stage.call_state(&chat, CALL)["invocationMessage"], message);
+}
+
 #[test]
 fn tool03_a_call_says_what_it_is_about_while_its_input_streams() {
     let (mut stage, conn, chat) = working();

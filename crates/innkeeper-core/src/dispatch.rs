@@ -293,8 +293,34 @@ impl Host {
             chat.model.edit(|state| state.title.clone_from(&changed.title));
         }
         self.mark_dirty(channel);
-        self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);
+        self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed.clone()), author);
         self.sync_catalogue_entry(cx, channel);
+        self.rename_session_of_default_chat(cx, channel, changed);
+    }
+
+    /// Renames a session together with its default chat: VS Code renames a session by that chat alone.
+    fn rename_session_of_default_chat(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        changed: SessionTitleChangedAction,
+    ) {
+        let Some(chat) = self.chats.get(&channel) else {
+            return;
+        };
+        let session_id = chat.session;
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        if !session.is_default(&chat.model.head().resource) {
+            return;
+        }
+        session.titled_by = TitleSource::Person;
+        let is_new = session.state.title != changed.title;
+        self.mark_dirty(session_id);
+        if is_new {
+            self.commit(cx, session_id, StateAction::SessionTitleChanged(changed), None);
+        }
     }
 
     /// Notes who wrote a message that waits, and forgets the writers of those that no longer do.

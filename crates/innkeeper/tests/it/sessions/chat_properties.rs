@@ -270,6 +270,8 @@ async fn ses14_titles_follow_the_first_message_until_a_client_sets_one() {
     client.run_turn(&uris.chat, "t2", "Another day").await;
     client.run_turn(SECOND, "t2", "Yet another").await;
     until_titles("A session", ["What a day", "A chat"]).await;
+    client.dispatch(&uris.chat, rename("Both")).await;
+    until_titles("Both", ["Both", "A chat"]).await;
     client.assert_converged().await;
     client.assert_summary_converged(&uris.session).await;
 }

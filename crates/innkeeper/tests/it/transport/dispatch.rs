@@ -247,6 +247,13 @@ async fn dsp_07_a_chat_is_renamed_the_way_the_reference_client_does_it() {
             session.chats.iter().any(|chat| chat.title == "my chat")
         })
         .await;
+    // The editor window of VS Code renames a session by its default chat alone.
+    client
+        .until("the session has the title of its default chat", |view| {
+            let session = view.session(&uris.session).expect("mirrored");
+            session.title == "my chat"
+        })
+        .await;
     client.assert_converged().await;
 }
 

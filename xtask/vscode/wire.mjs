@@ -4,15 +4,13 @@ import { createWriteStream } from 'node:fs';
 import { createServer } from 'node:http';
 import { WebSocket, WebSocketServer } from 'ws';
 
-/** VS Code looks for files that need not exist, and at folders before it starts a session in them. */
-const FILE_METHODS = /^(resource|createResourceWatch)/;
-const FILE_ERRORS = [-32008, -32009];
-
 export class Wire {
   /** Requests that the host answered with an error, and actions that it rejected. */
   refusals = [];
+  /** Actions that the host sent, with the channel of each, in order. */
+  actions = [];
   #connections = 0;
-  #methods = new Map();
+  #requests = new Map();
 
   constructor(name, hostPort, logFile) {
     this.name = name;
@@ -31,7 +29,7 @@ export class Wire {
       upstream.on('message', (data) => early.push(data));
       upstream.on('unexpected-response', (_request, response) => {
         this.#write({ client, refusedWith: response.statusCode });
-        this.refusals.push(`connection refused with HTTP ${response.statusCode}`);
+        this.refusals.push({ method: 'connect', message: `HTTP ${response.statusCode}` });
         socket.end(`HTTP/1.1 ${response.statusCode} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
       });
       // The host is away while it restarts: the window sees a connection that fails, and tries again.
@@ -75,14 +73,16 @@ export class Wire {
     const message = JSON.parse(data.toString());
     this.#write({ client, from, message });
     const key = `${client}/${message.id}`;
-    if (from === 'window' && message.method && message.id !== undefined) this.#methods.set(key, message.method);
-    if (from === 'host' && message.error) {
-      const method = this.#methods.get(key) ?? 'request';
-      const { code, message: text } = message.error;
-      const isMissingFile = FILE_METHODS.test(method) && FILE_ERRORS.includes(code);
-      if (!isMissingFile) this.refusals.push(`${method} answered ${code}: ${text}`);
+    if (from === 'window') {
+      if (message.method && message.id !== undefined) this.#requests.set(key, message);
+      return;
     }
-    const reason = message.params?.rejectionReason;
-    if (from === 'host' && reason) this.refusals.push(`${message.params.action?.type} rejected: ${reason}`);
+    if (message.error) {
+      const { method = 'request', params = {} } = this.#requests.get(key) ?? {};
+      this.refusals.push({ method, params, ...message.error });
+    }
+    const { action, channel, rejectionReason } = message.params ?? {};
+    if (rejectionReason) this.refusals.push({ action: action?.type, message: rejectionReason });
+    else if (action) this.actions.push({ channel, ...action });
   }
 }

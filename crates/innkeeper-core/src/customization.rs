@@ -41,7 +41,6 @@ mod workspaces;
 pub(crate) use client_plugins::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, EnablementStore};
 pub use published::PLUGIN_NAME;
-pub(crate) use published::resolve_published_id;
 pub use shadows::{SHADOWED_BY, Shadows};
 pub use stored_decisions::KeptSwitches;
 

@@ -1,4 +1,8 @@
-//! What a client may change: every rule that stands between `dispatchAction` and the reducer.
+//! `dispatchAction`: every rule that stands between a client's action and the reducer.
+//!
+//! The table of slices below says for each action which functions check and apply it. A slice lives in the file of
+//! what it changes. Consequences of an action are in two places: its own slice, and what follows from the input as a
+//! whole (`Host::settle`).
 //!
 //! Refusing, doing nothing and ignoring are three different answers (E-01): an unknown channel
 //! is silence, a broken rule is a refusal to the author, a repeated decision is an echo.
@@ -8,32 +12,42 @@
 //! then met with silence until something else changes in the session: the author's queue drains,
 //! nobody else is told, and no loop can form (DSP-15, E-52).
 
-use std::collections::HashSet;
+use ahp_types::actions::StateAction;
 
-use ahp_types::actions::{SessionTitleChangedAction, StateAction};
-use ahp_types::state::PendingMessageKind;
-
-use crate::chat::approval;
+use crate::chat::chats::Chat;
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::clients::permissions::read_only_message;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, ROOT};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::log::commit::Author;
 use crate::protocol::action_table::{self, ChannelKind, Dispatcher};
 use crate::protocol::dialect::extension::{self, OptIn};
-use crate::session::TitleSource;
+use crate::session::Session;
 use crate::session::configure::Change;
 use crate::session::settings::Problem;
 
-mod chat;
+mod active_client;
+mod config;
 mod message;
-mod session;
-mod tool;
+mod pending_message;
+mod title;
+mod tool_call;
+mod turn;
 
-/// The judgement of a dispatched action.
-enum Verdict {
+/// A dispatched action's author, and the channel it was sent to.
+pub(crate) struct Dispatched {
+    pub(crate) channel: ChannelId,
+    pub(crate) author: Author,
+    /// What the author's credential allows.
+    pub(crate) scope: Scope,
+    /// What `session/activeClientSet` carries that the published type has no field for.
+    opt_in: Option<OptIn>,
+}
+
+/// The result of checking a dispatched action.
+pub(crate) enum Verdict {
     /// Apply it, possibly in a corrected form that the echo then shows to everybody.
     Accept(StateAction),
     /// The client announced itself again without a change: tell the author and nobody else, once (E-52).
@@ -42,15 +56,118 @@ enum Verdict {
     Echo(StateAction),
     /// It repeats what was just acknowledged.
     Silence,
-    /// Refuse it with a reason for people.
+    /// Refuse it with a reason for users.
     Reject(String),
     /// Refuse it, and fail the call it is about: its owner does not know the tool (TOOL-20).
     RejectAndFail { reason: String, call: String },
 }
 
+/// Writes the functions that find the slice of an action: the functions that check and apply it, side by side in one
+/// file. Without a second function the action is applied by committing it. Actions in `plain` need no check.
+macro_rules! slices {
+    (
+        root { $($root:ident: $check_root:ident $(, $apply_root:ident)?;)* }
+        session {
+            plain($($plain_session:ident),*);
+            $($session:ident: $check_session:ident $(, $apply_session:ident)?;)*
+        }
+        chat {
+            plain($($plain_chat:ident),*);
+            $($chat:ident: $check_chat:ident $(, $apply_chat:ident)?;)*
+        }
+    ) => {
+        impl Host {
+            fn check_on_root(&self, action: StateAction) -> Verdict {
+                match action {
+                    $(StateAction::$root(action) => self.$check_root(action),)*
+                    _ => Verdict::Reject("clients may not send this to the root channel".to_owned()),
+                }
+            }
+
+            fn check_on_session(&self, by: &Dispatched, session: &Session, action: StateAction) -> Verdict {
+                match action {
+                    $(StateAction::$session(action) => self.$check_session(by, session, action),)*
+                    $(StateAction::$plain_session(_) => Verdict::Accept(action),)*
+                    _ => Verdict::Reject("clients may not send this to a session".to_owned()),
+                }
+            }
+
+            fn check_on_chat(&self, cx: &Cx<'_>, by: &Dispatched, chat: &Chat, action: StateAction) -> Verdict {
+                match action {
+                    $(StateAction::$chat(action) => self.$check_chat(cx, by, chat, action),)*
+                    $(StateAction::$plain_chat(_) => Verdict::Accept(action),)*
+                    _ => Verdict::Reject("clients may not send this to a chat".to_owned()),
+                }
+            }
+
+            fn apply_on_root(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
+                match action {
+                    $($(StateAction::$root(action) => self.$apply_root(cx, by, action),)?)*
+                    action => self.commit_dispatched(cx, by, action),
+                }
+            }
+
+            fn apply_on_session(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
+                match action {
+                    $($(StateAction::$session(action) => self.$apply_session(cx, by, action),)?)*
+                    action => self.commit_dispatched(cx, by, action),
+                }
+            }
+
+            fn apply_on_chat(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
+                match action {
+                    $($(StateAction::$chat(action) => self.$apply_chat(cx, by, action),)?)*
+                    action => self.commit_dispatched(cx, by, action),
+                }
+            }
+        }
+    };
+}
+
+slices! {
+    root {
+        RootConfigChanged: check_root_config_changed, apply_root_config_changed;
+    }
+    session {
+        plain(SessionIsReadChanged, SessionIsArchivedChanged);
+        SessionTitleChanged: check_session_title, apply_session_title;
+        SessionActiveClientSet: check_active_client_set, apply_active_client_set;
+        SessionActiveClientRemoved: check_active_client_removed;
+        SessionConfigChanged: check_session_config_changed, apply_session_config_changed;
+        SessionCustomizationToggled: check_customization_toggled, apply_customization_toggled;
+        SessionMcpServerStartRequested: check_server_start, apply_server_start;
+        SessionMcpServerStopRequested: check_server_stop, apply_server_stop;
+        SessionMcpServerBackgroundRequested: check_server_background;
+        SessionWorkingDirectorySet: check_directory_set, apply_directory_set;
+        SessionWorkingDirectoryRemoved: check_directory_removed, apply_directory_removed;
+        SessionWorkingDirectoryReplaced: check_directory_replaced, apply_directory_replaced;
+    }
+    chat {
+        plain(ChatIsReadChanged, ChatIsArchivedChanged);
+        // The reference client renames a chat by sending the session's action to the chat (DSP-07).
+        SessionTitleChanged: check_chat_title, apply_chat_title;
+        ChatTurnStarted: check_turn_started, apply_turn_started;
+        ChatTurnCancelled: check_turn_cancelled, apply_turn_cancelled;
+        ChatTurnResume: check_turn_resume, apply_turn_resume;
+        ChatTruncated: check_truncated, apply_truncated;
+        ChatPendingMessageSet: check_pending_message_set, apply_pending_message_set;
+        ChatPendingMessageRemoved: check_pending_message_removed;
+        ChatQueuedMessagesReordered: check_queued_messages_reordered;
+        ChatDraftChanged: check_draft_changed;
+        ChatToolCallConfirmed: check_tool_call_confirmed, apply_tool_call_confirmed;
+        ChatToolCallComplete: check_tool_call_complete, apply_tool_call_complete;
+        ChatToolCallResultConfirmed: check_tool_call_result_confirmed, apply_tool_call_result_confirmed;
+        ChatToolCallContentChanged: check_tool_call_content_changed;
+        ChatInputAnswerChanged: check_input_answer_changed;
+        ChatInputCompleted: check_input_completed, apply_input_completed;
+        ChatWorkingDirectorySet: check_chat_directory_set;
+        ChatWorkingDirectoryRemoved: check_chat_directory_removed;
+    }
+}
+
 impl Verdict {
     /// Accepts an action that passed its check.
-    fn from_check(action: StateAction, check: Result<(), String>) -> Self {
+    pub(crate) fn from_check(action: StateAction, check: Result<(), String>) -> Self {
         match check {
             Ok(()) => Self::Accept(action),
             Err(reason) => Self::Reject(reason),
@@ -77,42 +194,41 @@ impl Host {
         let Phase::Ready { client, .. } = &connection.phase else {
             return;
         };
-        let scope = connection.principal.scope;
-        let author = Author {
-            conn,
-            client: client.clone(),
-            client_seq: dispatch.client_seq,
-        };
         let Some(channel) = self.channels.find(&dispatch.channel) else {
             return; // DSP-05
         };
-        let opt_in = match &dispatch.action {
-            // What cannot be read was refused where it arrived.
-            Ok(StateAction::SessionActiveClientSet(_)) => extension::opt_in_of(&dispatch.raw).unwrap_or_default(),
-            Ok(_) | Err(_) => None,
+        let by = Dispatched {
+            channel,
+            author: Author {
+                conn,
+                client: client.clone(),
+                client_seq: dispatch.client_seq,
+            },
+            scope: connection.principal.scope,
+            opt_in: match &dispatch.action {
+                // What cannot be read was refused where it arrived.
+                Ok(StateAction::SessionActiveClientSet(_)) => extension::opt_in_of(&dispatch.raw).unwrap_or_default(),
+                Ok(_) | Err(_) => None,
+            },
         };
         let verdict = match dispatch.action {
             _ if self.storage.mode().is_read_only() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
-            Ok(action) => self.judge(cx, channel, action, opt_in.as_ref(), &author, scope),
+            Ok(action) => self.check_dispatch(cx, &by, action),
         };
+        let raw = dispatch.raw.get();
         match verdict {
-            Verdict::Accept(action) => {
-                if let StateAction::SessionActiveClientSet(set) = &action {
-                    self.set_opt_in(channel, &set.active_client.client_id, opt_in);
-                }
-                self.accept(cx, channel, action, &author, scope);
-            }
+            Verdict::Accept(action) => self.apply_dispatch(cx, &by, action),
             Verdict::Acknowledge(action) => {
-                self.acknowledge(cx, channel, &action, &author);
-                self.note_acknowledged(channel, &author);
-                self.announced_again(cx, channel, &author);
+                self.acknowledge(cx, channel, &action, &by.author);
+                self.note_acknowledged(channel, &by.author);
+                self.announced_again(cx, channel, &by.author);
             }
-            Verdict::Echo(action) => self.acknowledge(cx, channel, &action, &author),
-            Verdict::Silence => self.announced_again(cx, channel, &author),
-            Verdict::Reject(reason) => self.reject(cx, channel, dispatch.raw.get(), &author, &reason),
+            Verdict::Echo(action) => self.acknowledge(cx, channel, &action, &by.author),
+            Verdict::Silence => self.announced_again(cx, channel, &by.author),
+            Verdict::Reject(reason) => self.reject(cx, channel, raw, &by.author, &reason),
             Verdict::RejectAndFail { reason, call } => {
-                self.reject(cx, channel, dispatch.raw.get(), &author, &reason);
+                self.reject(cx, channel, raw, &by.author, &reason);
                 self.fail_unknown_tool(cx, channel, call);
             }
         }
@@ -137,19 +253,11 @@ impl Host {
         read_only_message(self.storage.mode().read_only_reason().unwrap_or_default())
     }
 
-    fn judge(
-        &self,
-        cx: &Cx<'_>,
-        channel: ChannelId,
-        action: StateAction,
-        opt_in: Option<&OptIn>,
-        author: &Author,
-        scope: Scope,
-    ) -> Verdict {
-        let (Some(rule), Some(entry)) = (action_table::rule(&action), self.channels.get(channel)) else {
+    /// Checks an action by the action table, then by its own slice.
+    fn check_dispatch(&self, cx: &Cx<'_>, by: &Dispatched, action: StateAction) -> Verdict {
+        let (Some(rule), Some(entry)) = (action_table::rule(&action), self.channels.get(by.channel)) else {
             return Verdict::Reject("unknown action type".to_owned());
         };
-        // The reference client renames a chat by sending the session's action to the chat (DSP-07).
         let renames_chat = entry.kind == ChannelKind::Chat && matches!(action, StateAction::SessionTitleChanged(_));
         if rule.kind != entry.kind && !renames_chat {
             return Verdict::Reject(format!("{} does not belong on this kind of channel", rule.name));
@@ -164,22 +272,22 @@ impl Host {
         {
             return Verdict::Echo(StateAction::RootConfigChanged(changed));
         }
-        if scope < rule.scope {
+        if by.scope < rule.scope {
             return Verdict::Reject(format!(
-                "{} needs the scope {} and this connection has {scope}",
-                rule.name, rule.scope
+                "{} needs the scope {} and this connection has {}",
+                rule.name, rule.scope, by.scope
             ));
         }
         match entry.kind {
-            ChannelKind::Root => match action {
-                StateAction::RootConfigChanged(changed) => {
-                    let check = self.check_root_config(&changed);
-                    Verdict::from_change(check, StateAction::RootConfigChanged)
-                }
-                _ => Verdict::Reject("clients may not send this to the root channel".to_owned()),
+            ChannelKind::Root => self.check_on_root(action),
+            ChannelKind::Session => match self.sessions.get(&by.channel) {
+                Some(session) => self.check_on_session(by, session, action),
+                None => Verdict::Reject("the session is gone".to_owned()),
             },
-            ChannelKind::Session => self.judge_session(channel, action, opt_in, author, scope),
-            ChannelKind::Chat => self.judge_chat(cx, channel, action, author),
+            ChannelKind::Chat => match self.chats.get(&by.channel) {
+                Some(chat) => self.check_on_chat(cx, by, chat, action),
+                None => Verdict::Reject("the chat is gone".to_owned()),
+            },
             ChannelKind::Canvas
             | ChannelKind::Changeset
             | ChannelKind::Annotations
@@ -192,165 +300,19 @@ impl Host {
 
     /// Applies what was accepted, then does what it asks for: side effects come strictly last,
     /// so that an agent's first word never overtakes the echo of the turn (E-10).
-    fn accept(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: StateAction, author: &Author, scope: Scope) {
-        match action {
-            StateAction::SessionTitleChanged(changed) if self.chats.contains_key(&channel) => {
-                self.rename_chat(cx, channel, changed, author)
-            }
-            StateAction::ChatTurnStarted(started) => {
-                let text = started.message.text.clone();
-                self.commit(cx, channel, StateAction::ChatTurnStarted(started), Some(author));
-                self.title_from(cx, channel, &text);
-                self.start_run(cx, channel, false, Some(&author.client));
-            }
-            StateAction::ChatTurnResume(resume) => {
-                self.commit(cx, channel, StateAction::ChatTurnResume(resume), Some(author));
-                self.withdraw_questions(cx, channel);
-                self.start_run(cx, channel, true, Some(&author.client));
-            }
-            StateAction::ChatTurnCancelled(cancelled) => {
-                self.commit(cx, channel, StateAction::ChatTurnCancelled(cancelled), Some(author));
-                self.stop_run(cx, channel);
-            }
-            StateAction::ChatTruncated(truncated) => self.truncate(cx, channel, truncated, author),
-            StateAction::ChatPendingMessageSet(set) => {
-                let head = self.chats.get(&channel).map(|chat| chat.model.head());
-                let is_steering = set.kind == PendingMessageKind::Steering;
-                let is_edit = head.is_some_and(|head| match set.kind {
-                    PendingMessageKind::Queued => head.queued_messages.iter().flatten().any(|known| known.id == set.id),
-                    PendingMessageKind::Steering => head.steering_message.iter().any(|known| known.id == set.id),
-                });
-                self.note_writer(channel, &set.id, author);
-                self.commit(cx, channel, StateAction::ChatPendingMessageSet(set), Some(author));
-                // PEND-03: a new message starts when nothing runs, also one that was to steer a turn
-                // that has just ended (PEND-04). Editing one that was left waiting, as after a
-                // cancel, starts nothing (E-63).
-                if !is_edit {
-                    self.take_from_queue(cx, channel, is_steering);
-                }
-            }
-            StateAction::ChatToolCallConfirmed(_)
-            | StateAction::ChatToolCallComplete(_)
-            | StateAction::ChatToolCallResultConfirmed(_) => self.accept_tool(cx, channel, action, author),
-            StateAction::ChatInputCompleted(completed) => {
-                let action = StateAction::ChatInputCompleted(completed.clone());
-                self.commit(cx, channel, action, Some(author));
-                self.answered(cx, channel, &completed);
-            }
-            StateAction::SessionMcpServerStartRequested(_)
-            | StateAction::SessionMcpServerStopRequested(_)
-            | StateAction::SessionMcpServerBackgroundRequested(_) => {
-                self.accept_server_demand(cx, channel, action, author);
-            }
-            StateAction::RootConfigChanged(_) => {
-                self.commit(cx, channel, action, Some(author));
-                self.root_config_changed(cx);
-            }
-            StateAction::SessionCustomizationToggled(toggled) => self.toggle(cx, channel, toggled, author, scope),
-            StateAction::SessionConfigChanged(_) => {
-                self.commit(cx, channel, action, Some(author));
-                self.approvals_changed(cx, channel);
-            }
-            StateAction::SessionWorkingDirectorySet(_)
-            | StateAction::SessionWorkingDirectoryRemoved(_)
-            | StateAction::SessionWorkingDirectoryReplaced(_) => {
-                let first = |core: &Self| {
-                    let session = core.sessions.get(&channel);
-                    session.and_then(approval::workspace).map(str::to_owned)
-                };
-                let before = first(self);
-                self.commit(cx, channel, action.clone(), Some(author));
-                self.directories_changed(cx, channel, &action);
-                if before.is_some() && first(self) != before {
-                    self.forget_rules_of_moved_session(cx, channel);
-                }
-                self.workspace_changed(cx, channel);
-            }
-            StateAction::SessionTitleChanged(changed) => {
-                if let Some(session) = self.sessions.get_mut(&channel) {
-                    session.titled_by = TitleSource::Person;
-                }
-                self.mark_dirty(channel);
-                self.commit(cx, channel, StateAction::SessionTitleChanged(changed), Some(author));
-            }
-            other => {
-                self.commit(cx, channel, other, Some(author));
-            }
+    fn apply_dispatch(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
+        if by.channel == ROOT {
+            self.apply_on_root(cx, by, action);
+        } else if self.chats.contains_key(&by.channel) {
+            self.apply_on_chat(cx, by, action);
+        } else {
+            self.apply_on_session(cx, by, action);
         }
     }
 
-    /// A chat's title has no action of its own (E-08): it travels in the session's catalogue, and
-    /// the author gets its echo where it asked for it.
-    fn rename_chat(
-        &mut self,
-        cx: &mut Cx<'_>,
-        channel: ChannelId,
-        changed: SessionTitleChangedAction,
-        author: &Author,
-    ) {
-        if let Some(chat) = self.chats.get_mut(&channel) {
-            chat.titled_by = TitleSource::Person;
-            chat.model.edit(|state| state.title.clone_from(&changed.title));
-        }
-        self.mark_dirty(channel);
-        self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed.clone()), author);
-        self.sync_catalogue_entry(cx, channel);
-        self.rename_session_of_default_chat(cx, channel, changed);
-    }
-
-    /// Renames a session together with its default chat: VS Code renames a session by that chat alone.
-    fn rename_session_of_default_chat(
-        &mut self,
-        cx: &mut Cx<'_>,
-        channel: ChannelId,
-        changed: SessionTitleChangedAction,
-    ) {
-        let Some(chat) = self.chats.get(&channel) else {
-            return;
-        };
-        let session_id = chat.session;
-        let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
-        };
-        if !session.is_default(&chat.model.head().resource) {
-            return;
-        }
-        session.titled_by = TitleSource::Person;
-        let is_new = session.state.title != changed.title;
-        self.mark_dirty(session_id);
-        if is_new {
-            self.commit(cx, session_id, StateAction::SessionTitleChanged(changed), None);
-        }
-    }
-
-    /// Notes who wrote a message that waits, and forgets the writers of those that no longer do.
-    fn note_writer(&mut self, chat: ChannelId, id: &str, author: &Author) {
-        if let Some(chat) = self.chats.get_mut(&chat) {
-            let head = chat.model.head();
-            let waiting: HashSet<&str> = head
-                .queued_messages
-                .iter()
-                .flatten()
-                .chain(&head.steering_message)
-                .map(|message| message.id.as_str())
-                .collect();
-            chat.writers.retain(|known, _| waiting.contains(known.as_str()));
-            chat.writers.insert(id.to_owned(), author.client.clone());
-        }
-    }
-
-    /// Follows up on a client that announced itself in a session as it did before.
-    fn announced_again(&mut self, cx: &mut Cx<'_>, channel: ChannelId, author: &Author) {
-        if self.sessions.contains_key(&channel) {
-            self.client_published_again(cx, channel, author.client.as_str());
-        }
-    }
-
-    /// Notes that a client's unchanged announcement was acknowledged.
-    fn note_acknowledged(&mut self, channel: ChannelId, author: &Author) {
-        if let Some(session) = self.sessions.get_mut(&channel) {
-            session.acknowledged.insert(author.client.clone());
-        }
+    /// Commits an action with its author.
+    pub(crate) fn commit_dispatched(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
+        self.commit(cx, by.channel, action, Some(&by.author));
     }
 }
 

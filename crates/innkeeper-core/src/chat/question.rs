@@ -6,7 +6,9 @@ use ahp_types::actions::{
 use ahp_types::state::{ChatInputRequest, ChatInputResponseKind};
 
 use crate::agent::{Answer, Questions, Reply, Response};
+use crate::chat::chats::Chat;
 use crate::core::{Cx, Host, json_bytes};
+use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, TurnKey};
 
 mod answer;
@@ -39,13 +41,41 @@ impl Host {
         }
     }
 
+    pub(crate) fn check_input_answer_changed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        _chat: &Chat,
+        mut changed: ChatInputAnswerChangedAction,
+    ) -> Verdict {
+        let check = self.check_answer(by.channel, &mut changed);
+        Verdict::from_check(StateAction::ChatInputAnswerChanged(changed), check)
+    }
+
+    pub(crate) fn check_input_completed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        _chat: &Chat,
+        mut completed: ChatInputCompletedAction,
+    ) -> Verdict {
+        let check = self.check_completion(by.channel, &mut completed);
+        Verdict::from_check(StateAction::ChatInputCompleted(completed), check)
+    }
+
+    pub(crate) fn apply_input_completed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        completed: ChatInputCompletedAction,
+    ) {
+        self.commit_dispatched(cx, by, StateAction::ChatInputCompleted(completed.clone()));
+        self.answered(cx, by.channel, &completed);
+    }
+
     /// Whether a draft of an answer can be taken (INP-05). One of another kind that means the same
     /// is corrected.
-    pub(crate) fn check_answer(
-        &self,
-        chat: ChannelId,
-        changed: &mut ChatInputAnswerChangedAction,
-    ) -> Result<(), String> {
+    fn check_answer(&self, chat: ChannelId, changed: &mut ChatInputAnswerChangedAction) -> Result<(), String> {
         let request = self.open_question(chat, &changed.request_id)?;
         let question = answer::question(request, &changed.question_id)?;
         match &mut changed.answer {
@@ -63,11 +93,7 @@ impl Host {
 
     /// Whether a set of answers can be taken (INP-05): questions may stay without one. Answers of
     /// another kind that mean the same are corrected.
-    pub(crate) fn check_completion(
-        &self,
-        chat: ChannelId,
-        completed: &mut ChatInputCompletedAction,
-    ) -> Result<(), String> {
+    fn check_completion(&self, chat: ChannelId, completed: &mut ChatInputCompletedAction) -> Result<(), String> {
         let request = self.open_question(chat, &completed.request_id)?;
         for (id, answer) in completed.answers.iter_mut().flatten() {
             let question = answer::question(request, id)?;
@@ -81,7 +107,7 @@ impl Host {
     }
 
     /// Tells the agent what people said (INP-06).
-    pub(crate) fn answered(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, completed: &ChatInputCompletedAction) {
+    fn answered(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, completed: &ChatInputCompletedAction) {
         let Some((turn, parts)) = self.chats.get(&chat_id).and_then(|chat| {
             let parts = &chat.model.head().active_turn.as_ref()?.response_parts;
             Some((chat.run.as_ref()?.key, parts))

@@ -41,7 +41,7 @@ fn keep_own_name(plugin: &mut PluginCustomization) {
 
 /// Resolves the id that a client published a plugin with to the id that the session shows it under. Every other id
 /// stays what it is. Where several clients publish the same id, the author's own plugin is meant.
-pub(crate) fn resolve_published_id(
+pub(super) fn resolve_published_id(
     session: &Session,
     mut toggled: SessionCustomizationToggledAction,
     author: &str,

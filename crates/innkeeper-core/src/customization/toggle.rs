@@ -13,16 +13,28 @@ use super::client_plugins::check_enablement;
 use super::decisions::{Changed, Enablement};
 use super::enablement::EnablementView;
 use super::entry::{child_id, children_of, find, id_of};
+use super::published::resolve_published_id;
 use super::workspaces::is_same;
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host, ROOT};
+use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::ChannelId;
-use crate::log::commit::Author;
 use crate::session::Session;
 
 impl Host {
+    pub(crate) fn check_customization_toggled(
+        &self,
+        by: &Dispatched,
+        session: &Session,
+        toggled: SessionCustomizationToggledAction,
+    ) -> Verdict {
+        let toggled = resolve_published_id(session, toggled, by.author.client.as_str());
+        let check = self.check_toggle(session, &toggled, by.scope);
+        Verdict::from_check(StateAction::SessionCustomizationToggled(toggled), check)
+    }
+
     /// Whether a decision can be taken. One about something unknown can: nothing comes of it.
-    pub(crate) fn check_toggle(
+    fn check_toggle(
         &self,
         session: &Session,
         toggled: &SessionCustomizationToggledAction,
@@ -58,18 +70,16 @@ impl Host {
     }
 
     /// Takes a decision: the author's words first, then whatever they do not say.
-    pub(crate) fn toggle(
+    pub(crate) fn apply_customization_toggled(
         &mut self,
         cx: &mut Cx<'_>,
-        session_id: ChannelId,
+        by: &Dispatched,
         toggled: SessionCustomizationToggledAction,
-        author: &Author,
-        scope: Scope,
     ) {
+        let session_id = by.channel;
         let id = toggled.id.clone();
-        let changed = self.decide(session_id, &toggled, scope);
-        let action = StateAction::SessionCustomizationToggled(toggled);
-        self.commit(cx, session_id, action, Some(author));
+        let changed = self.decide(session_id, &toggled, by.scope);
+        self.commit_dispatched(cx, by, StateAction::SessionCustomizationToggled(toggled));
         self.correct(cx, session_id, &id);
         self.mark_shadowed_again(cx, session_id);
         if changed.any() {

@@ -1,24 +1,87 @@
-//! What people ask of one server: to start it, to stop it, and not to wait for it (MCP-04 to MCP-06).
+//! Clients ask a server to start or to stop, or not to be waited for (MCP-04 to MCP-06).
 //!
 //! The reducers show at once what is wanted; what really happens follows.
 
-use ahp_types::actions::StateAction;
+use ahp_types::actions::{
+    SessionMcpServerBackgroundRequestedAction, SessionMcpServerStartRequestedAction,
+    SessionMcpServerStopRequestedAction, StateAction,
+};
 use ahp_types::state::McpServerState;
 
 use super::wire;
 use crate::core::{Cx, Host};
 use crate::customization::switched_off;
-use crate::ids::ChannelId;
-use crate::log::commit::Author;
+use crate::dispatch::{Dispatched, Verdict};
 use crate::session::Session;
 
 impl Host {
-    /// Whether a server can be asked for this.
-    pub(crate) fn check_server_demand(&self, session: &Session, action: &StateAction) -> Result<(), String> {
-        let Some(id) = server_of(action) else {
-            return Err("clients may not send this to a session".to_owned());
-        };
-        let shown: String = id.chars().take(256).collect();
+    pub(crate) fn check_server_start(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        start: SessionMcpServerStartRequestedAction,
+    ) -> Verdict {
+        let check = self
+            .check_server(session, &start.id)
+            .and_then(|()| check_can_start(session, &start.id));
+        Verdict::from_check(StateAction::SessionMcpServerStartRequested(start), check)
+    }
+
+    pub(crate) fn apply_server_start(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        start: SessionMcpServerStartRequestedAction,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&by.channel) {
+            // A server that is starting is not started once more: that would only take longer.
+            let is_starting = wire::find(&session.state, &start.id)
+                .is_some_and(|server| matches!(server.state, McpServerState::Starting(_)));
+            if !is_starting || session.mcp.attempt(&start.id).is_none() {
+                self.mcp.next_attempt += 1;
+                session.mcp.start(&start.id, self.mcp.next_attempt);
+            }
+        }
+        self.commit_dispatched(cx, by, StateAction::SessionMcpServerStartRequested(start));
+    }
+
+    pub(crate) fn check_server_stop(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        stop: SessionMcpServerStopRequestedAction,
+    ) -> Verdict {
+        let check = self.check_server(session, &stop.id);
+        Verdict::from_check(StateAction::SessionMcpServerStopRequested(stop), check)
+    }
+
+    pub(crate) fn apply_server_stop(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        stop: SessionMcpServerStopRequestedAction,
+    ) {
+        let id = stop.id.clone();
+        if let Some(session) = self.sessions.get_mut(&by.channel) {
+            session.mcp.stop(&id);
+        }
+        self.commit_dispatched(cx, by, StateAction::SessionMcpServerStopRequested(stop));
+        self.end_sign_ins(cx, by.channel, &id);
+    }
+
+    pub(crate) fn check_server_background(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        background: SessionMcpServerBackgroundRequestedAction,
+    ) -> Verdict {
+        let check = self.check_server(session, &background.id);
+        Verdict::from_check(StateAction::SessionMcpServerBackgroundRequested(background), check)
+    }
+
+    /// Whether a session has a server, and this host runs servers.
+    fn check_server(&self, session: &Session, id: &str) -> Result<(), String> {
+        let shown = shown(id);
         if wire::find(&session.state, id).is_none() {
             return Err(format!("id: this session has no MCP server {shown:?}"));
         }
@@ -28,61 +91,26 @@ impl Host {
                  whether it is on"
             ));
         }
-        if !matches!(action, StateAction::SessionMcpServerStartRequested(_)) {
-            return Ok(());
-        }
-        if !session.mcp.is_known {
-            return Err(format!(
-                "id: the host is still looking for what starts {shown:?}; it starts by itself when that is found"
-            ));
-        }
-        if switched_off(session).contains(id) {
-            return Err(format!(
-                "id: the MCP server {shown:?} is switched off, by itself or with its plugin; switch it on first"
-            ));
-        }
         Ok(())
-    }
-
-    /// Does what was asked for.
-    pub(crate) fn accept_server_demand(
-        &mut self,
-        cx: &mut Cx<'_>,
-        session_id: ChannelId,
-        action: StateAction,
-        author: &Author,
-    ) {
-        let Some((id, session)) = server_of(&action).zip(self.sessions.get_mut(&session_id)) else {
-            return;
-        };
-        let id = id.to_owned();
-        match action {
-            StateAction::SessionMcpServerStartRequested(_) => {
-                // One that is starting is not started once more: whoever is impatient would only make it
-                // take longer.
-                let is_starting = wire::find(&session.state, &id)
-                    .is_some_and(|server| matches!(server.state, McpServerState::Starting(_)));
-                if !is_starting || session.mcp.attempt(&id).is_none() {
-                    self.mcp.next_attempt += 1;
-                    session.mcp.start(&id, self.mcp.next_attempt);
-                }
-            }
-            StateAction::SessionMcpServerStopRequested(_) => session.mcp.stop(&id),
-            _ => {}
-        }
-        let stops = matches!(action, StateAction::SessionMcpServerStopRequested(_));
-        self.commit(cx, session_id, action, Some(author));
-        if stops {
-            self.end_sign_ins(cx, session_id, &id);
-        }
     }
 }
 
-fn server_of(action: &StateAction) -> Option<&str> {
-    match action {
-        StateAction::SessionMcpServerStartRequested(action) => Some(&action.id),
-        StateAction::SessionMcpServerStopRequested(action) => Some(&action.id),
-        StateAction::SessionMcpServerBackgroundRequested(action) => Some(&action.id),
-        _ => None,
+fn check_can_start(session: &Session, id: &str) -> Result<(), String> {
+    let shown = shown(id);
+    if !session.mcp.is_known {
+        return Err(format!(
+            "id: the host is still looking for what starts {shown:?}; it starts by itself when that is found"
+        ));
     }
+    if switched_off(session).contains(id) {
+        return Err(format!(
+            "id: the MCP server {shown:?} is switched off, by itself or with its plugin; switch it on first"
+        ));
+    }
+    Ok(())
+}
+
+/// The beginning of an id, for messages.
+fn shown(id: &str) -> String {
+    id.chars().take(256).collect()
 }

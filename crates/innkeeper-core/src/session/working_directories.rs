@@ -4,10 +4,16 @@
 //! change before an accepted action is published (DSP-17). During a turn they stand: taking the
 //! ground from under a running agent is refused.
 
-use ahp_types::actions::{ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, StateAction};
+use ahp_types::actions::{
+    ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, SessionWorkingDirectoryRemovedAction,
+    SessionWorkingDirectoryReplacedAction, SessionWorkingDirectorySetAction, StateAction,
+};
 use ahp_types::state::MultipleWorkingDirectoriesCapability;
 
+use crate::chat::approval;
+use crate::chat::chats::Chat;
 use crate::core::{Cx, Host};
+use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::ChannelId;
 use crate::protocol::uri;
 use crate::session::Session;
@@ -16,60 +22,165 @@ use crate::session::Session;
 pub(crate) const MAX_DIRECTORIES: usize = 256;
 
 impl Host {
-    /// Whether a client may change the directories of a session or chat like this (SES-25).
-    pub(crate) fn check_directories(&self, channel: ChannelId, action: &StateAction) -> Result<(), String> {
-        let session = self.sessions.get(&channel).or_else(|| self.session_of(channel));
-        let Some(session) = session else {
-            return Err("the session is gone".to_owned());
-        };
-        let agent = self.agent_of(session);
-        let capabilities = agent.and_then(|agent| agent.info.capabilities.as_ref());
-        let capability = capabilities.and_then(|capabilities| capabilities.multiple_working_directories.as_ref());
-        let Some(capability) = capability else {
-            return Err(
-                "this session's agent works in the directory it started in; create another session to work elsewhere"
-                    .to_owned(),
-            );
-        };
-        let directories = session.state.working_directories.as_deref().unwrap_or_default();
-        let place = |directory: &str| directories.iter().position(|known| known == directory);
-        match action {
-            StateAction::SessionWorkingDirectorySet(set) => {
-                check_uri("directory", &set.directory)?;
-                // Adding what is there changes nothing and is fine.
-                if place(&set.directory).is_none() && directories.len() >= MAX_DIRECTORIES {
-                    return Err(format!(
-                        "directory: a session works in at most {MAX_DIRECTORIES} directories"
-                    ));
-                }
-                Ok(())
+    pub(crate) fn check_directory_set(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        set: SessionWorkingDirectorySetAction,
+    ) -> Verdict {
+        let check = self.capability(session).and_then(|_| {
+            check_uri("directory", &set.directory)?;
+            // Adding what is there changes nothing and is fine.
+            let directories = directories_of(session);
+            if !directories.contains(&set.directory) && directories.len() >= MAX_DIRECTORIES {
+                return Err(format!(
+                    "directory: a session works in at most {MAX_DIRECTORIES} directories"
+                ));
             }
-            StateAction::SessionWorkingDirectoryRemoved(removed) => match place(&removed.directory) {
+            Ok(())
+        });
+        Verdict::from_check(StateAction::SessionWorkingDirectorySet(set), check)
+    }
+
+    pub(crate) fn apply_directory_set(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        set: SessionWorkingDirectorySetAction,
+    ) {
+        self.change_directories(cx, by, StateAction::SessionWorkingDirectorySet(set), None);
+    }
+
+    pub(crate) fn check_directory_removed(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        removed: SessionWorkingDirectoryRemovedAction,
+    ) -> Verdict {
+        let check = self
+            .capability(session)
+            .and_then(|capability| match position(session, &removed.directory) {
                 Some(0) => check_primary_removal(capability).and_then(|()| self.check_at_rest(session)),
                 Some(_) => self.check_at_rest(session),
                 None => Ok(()),
-            },
-            StateAction::SessionWorkingDirectoryReplaced(replaced) => {
-                check_uri("replacement", &replaced.replacement)?;
-                let Some(index) = place(&replaced.directory) else {
-                    return Err("directory: is not one of the session's working directories; \
-                                perhaps somebody replaced it first"
-                        .to_owned());
-                };
-                if index == 0 && capability.primary_replacement != Some(true) {
-                    return Err("directory: this agent keeps its first directory for the whole session".to_owned());
-                }
-                self.check_at_rest(session)
+            });
+        Verdict::from_check(StateAction::SessionWorkingDirectoryRemoved(removed), check)
+    }
+
+    pub(crate) fn apply_directory_removed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        removed: SessionWorkingDirectoryRemovedAction,
+    ) {
+        let gone = removed.directory.clone();
+        let action = StateAction::SessionWorkingDirectoryRemoved(removed);
+        self.change_directories(cx, by, action, Some((gone, None)));
+    }
+
+    pub(crate) fn check_directory_replaced(
+        &self,
+        _by: &Dispatched,
+        session: &Session,
+        replaced: SessionWorkingDirectoryReplacedAction,
+    ) -> Verdict {
+        let check = self.capability(session).and_then(|capability| {
+            check_uri("replacement", &replaced.replacement)?;
+            let Some(index) = position(session, &replaced.directory) else {
+                return Err("directory: is not one of the session's working directories; \
+                            perhaps somebody replaced it first"
+                    .to_owned());
+            };
+            if index == 0 && capability.primary_replacement != Some(true) {
+                return Err("directory: this agent keeps its first directory for the whole session".to_owned());
             }
-            StateAction::ChatWorkingDirectorySet(set) => match place(&set.directory) {
-                Some(_) => Ok(()),
-                None => {
-                    Err("directory: is not one of the session's working directories; add it there first".to_owned())
-                }
-            },
-            StateAction::ChatWorkingDirectoryRemoved(_) => self.check_at_rest(session),
-            _ => Err("this does not change directories".to_owned()),
+            self.check_at_rest(session)
+        });
+        Verdict::from_check(StateAction::SessionWorkingDirectoryReplaced(replaced), check)
+    }
+
+    pub(crate) fn apply_directory_replaced(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        replaced: SessionWorkingDirectoryReplacedAction,
+    ) {
+        let gone = (replaced.directory.clone(), Some(replaced.replacement.clone()));
+        let action = StateAction::SessionWorkingDirectoryReplaced(replaced);
+        self.change_directories(cx, by, action, Some(gone));
+    }
+
+    pub(crate) fn check_chat_directory_set(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        _chat: &Chat,
+        set: ChatWorkingDirectorySetAction,
+    ) -> Verdict {
+        let check =
+            self.session_with_capability(by.channel)
+                .and_then(|session| match position(session, &set.directory) {
+                    Some(_) => Ok(()),
+                    None => {
+                        Err("directory: is not one of the session's working directories; add it there first".to_owned())
+                    }
+                });
+        Verdict::from_check(StateAction::ChatWorkingDirectorySet(set), check)
+    }
+
+    pub(crate) fn check_chat_directory_removed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        _chat: &Chat,
+        removed: ChatWorkingDirectoryRemovedAction,
+    ) -> Verdict {
+        let check = self.session_with_capability(by.channel);
+        let check = check.and_then(|session| self.check_at_rest(session));
+        Verdict::from_check(StateAction::ChatWorkingDirectoryRemoved(removed), check)
+    }
+
+    /// Changes the directories of a session, and everything that depends on them: the subsets of its chats, and the
+    /// approvals of its workspace. `gone` is the directory that is no longer there, and the one in its place.
+    fn change_directories(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        action: StateAction,
+        gone: Option<(String, Option<String>)>,
+    ) {
+        let session_id = by.channel;
+        let workspace = |host: &Self| {
+            let session = host.sessions.get(&session_id);
+            session.and_then(approval::workspace).map(str::to_owned)
+        };
+        let before = workspace(self);
+        self.commit_dispatched(cx, by, action);
+        if let Some((gone, instead)) = gone {
+            self.directory_gone(cx, session_id, &gone, instead.as_ref());
         }
+        if before.is_some() && workspace(self) != before {
+            self.forget_rules_of_moved_session(cx, session_id);
+        }
+        self.workspace_changed(cx, session_id);
+    }
+
+    /// What a session's agent can do with several directories (SES-25).
+    fn capability(&self, session: &Session) -> Result<&MultipleWorkingDirectoriesCapability, String> {
+        let agent = self.agent_of(session);
+        let capabilities = agent.and_then(|agent| agent.info.capabilities.as_ref());
+        let capability = capabilities.and_then(|capabilities| capabilities.multiple_working_directories.as_ref());
+        capability.ok_or_else(|| {
+            "this session's agent works in the directory it started in; create another session to work elsewhere"
+                .to_owned()
+        })
+    }
+
+    /// The session of a chat, if its agent can work in several directories.
+    fn session_with_capability(&self, chat_id: ChannelId) -> Result<&Session, String> {
+        let session = self.session_of(chat_id).ok_or("the session is gone")?;
+        self.capability(session)?;
+        Ok(session)
     }
 
     /// What an agent works in stays as it is while it works.
@@ -87,21 +198,13 @@ impl Host {
         chats.any(|chat| chat.run.is_some())
     }
 
-    /// Follows up on a session's changed directories: what a chat keeps to is a subset of them
-    /// (SES-26).
-    pub(crate) fn directories_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
-        let (gone, instead) = match action {
-            StateAction::SessionWorkingDirectoryRemoved(removed) => (&removed.directory, None),
-            StateAction::SessionWorkingDirectoryReplaced(replaced) => {
-                (&replaced.directory, Some(&replaced.replacement))
-            }
-            _ => return,
-        };
+    /// Follows up on a directory that a session no longer has: what a chat keeps to is a subset of the session's
+    /// directories (SES-26).
+    fn directory_gone(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, gone: &String, instead: Option<&String>) {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        let directories = session.state.working_directories.as_deref().unwrap_or_default();
-        if directories.contains(gone) {
+        if directories_of(session).contains(gone) {
             return;
         }
         let names_it = |chat: &ChannelId| {
@@ -124,6 +227,14 @@ impl Host {
             self.commit(cx, chat, StateAction::ChatWorkingDirectoryRemoved(action), None);
         }
     }
+}
+
+fn directories_of(session: &Session) -> &[String] {
+    session.state.working_directories.as_deref().unwrap_or_default()
+}
+
+fn position(session: &Session, directory: &str) -> Option<usize> {
+    directories_of(session).iter().position(|known| known == directory)
 }
 
 /// A protected first directory is not removed like the others: one kind can only be replaced, the

@@ -2,17 +2,30 @@
 
 use ahp_types::actions::{ChatTruncatedAction, StateAction};
 
+use crate::chat::chats::Chat;
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host};
+use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, Seq};
-use crate::log::commit::Author;
+use crate::session::Session;
 
 impl Host {
-    /// Whether a client may cut a chat's history there.
-    pub(crate) fn check_truncation(&self, chat_id: ChannelId, truncated: &ChatTruncatedAction) -> Result<(), String> {
-        let (Some(chat), Some(session)) = (self.chats.get(&chat_id), self.session_of(chat_id)) else {
-            return Err("the chat is gone".to_owned());
+    pub(crate) fn check_truncated(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        chat: &Chat,
+        truncated: ChatTruncatedAction,
+    ) -> Verdict {
+        let check = match self.session_of(by.channel) {
+            Some(session) => self.check_truncation(session, chat, &truncated),
+            None => Err("the chat is gone".to_owned()),
         };
+        Verdict::from_check(StateAction::ChatTruncated(truncated), check)
+    }
+
+    /// Whether a client may cut a chat's history there.
+    fn check_truncation(&self, session: &Session, chat: &Chat, truncated: &ChatTruncatedAction) -> Result<(), String> {
         if let Some(reason) = session.not_ready() {
             return Err(reason.to_owned());
         }
@@ -40,13 +53,8 @@ impl Host {
     }
 
     /// Cuts a chat's history and lets its agent start from what is left (TRC-01, TRC-02, TRC-05).
-    pub(crate) fn truncate(
-        &mut self,
-        cx: &mut Cx<'_>,
-        chat_id: ChannelId,
-        truncated: ChatTruncatedAction,
-        author: &Author,
-    ) {
+    pub(crate) fn apply_truncated(&mut self, cx: &mut Cx<'_>, by: &Dispatched, truncated: ChatTruncatedAction) {
+        let chat_id = by.channel;
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
@@ -59,13 +67,13 @@ impl Host {
             self.load_through(cx, chat_id, index);
         }
         let clears = truncated.turn_id.is_none();
-        self.commit(cx, chat_id, StateAction::ChatTruncated(truncated), Some(author));
+        self.commit_dispatched(cx, by, StateAction::ChatTruncated(truncated));
         if clears {
             self.forget_windows(chat_id);
         }
         self.stop_run(cx, chat_id);
         if forgets {
-            self.open_chat(cx, chat_id, Some(&author.client));
+            self.open_chat(cx, chat_id, Some(&by.author.client));
         }
     }
 

@@ -1,7 +1,8 @@
 //! What a client may do to a tool call: decide about it, or run it if it is its own.
 
 use ahp_types::actions::{
-    ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction, StateAction,
+    ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction,
+    ChatToolCallResultConfirmedAction, StateAction,
 };
 use ahp_types::state::{
     ConfirmationOptionKind, Message, MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallConfirmationReason,
@@ -9,7 +10,7 @@ use ahp_types::state::{
 };
 use serde_json::{Value, json};
 
-use super::Verdict;
+use super::{Dispatched, Verdict};
 use crate::agent::{Decision, ToolReply, ToolResult};
 use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
 use crate::chat::chats::Chat;
@@ -21,115 +22,159 @@ use crate::log::commit::Author;
 /// Where a client writes the rule that it wants to have remembered.
 const EDITED_RULE: &str = "innkeeper.rule";
 
+const NO_SUCH_CALL: &str = "there is no such tool call in this turn";
+
 impl Host {
-    pub(super) fn judge_tool(&self, chat: &Chat, action: StateAction, author: &Author) -> Verdict {
-        let (turn_id, call_id) = match &action {
-            StateAction::ChatToolCallConfirmed(action) => (&action.turn_id, &action.tool_call_id),
-            StateAction::ChatToolCallComplete(action) => (&action.turn_id, &action.tool_call_id),
-            StateAction::ChatToolCallResultConfirmed(action) => (&action.turn_id, &action.tool_call_id),
-            StateAction::ChatToolCallContentChanged(action) => (&action.turn_id, &action.tool_call_id),
-            _ => return Verdict::Reject("this is not about a tool call".to_owned()),
-        };
-        let active = chat.model.head().active_turn.as_ref();
-        if active.is_none_or(|turn| turn.id != *turn_id) {
-            return match action {
-                StateAction::ChatToolCallConfirmed(confirmed) => judge_late(chat, confirmed),
-                _ => Verdict::Reject("the turn of this tool call is not running".to_owned()),
-            };
+    pub(super) fn check_tool_call_confirmed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        chat: &Chat,
+        mut confirmed: ChatToolCallConfirmedAction,
+    ) -> Verdict {
+        if !is_active(chat, &confirmed.turn_id) {
+            return check_late(chat, confirmed);
         }
-        let Some(call) = chat.model.tool_call(call_id) else {
-            return Verdict::Reject("there is no such tool call in this turn".to_owned());
+        let Some(call) = chat.model.tool_call(&confirmed.tool_call_id) else {
+            return Verdict::Reject(NO_SUCH_CALL.to_owned());
         };
-        match action {
-            StateAction::ChatToolCallConfirmed(mut confirmed) => {
-                let check = self
-                    .check_room(chat, json_bytes(&confirmed))
-                    .and_then(|()| self.check_suggestion(confirmed.user_suggestion.as_mut()));
-                match check {
-                    Ok(()) => {
-                        let offered = chat.run.as_ref();
-                        let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
-                        judge_confirmed(call, offered, confirmed, author)
-                    }
-                    Err(reason) => Verdict::Reject(reason),
-                }
+        let check = self
+            .check_room(chat, json_bytes(&confirmed))
+            .and_then(|()| self.check_suggestion(confirmed.user_suggestion.as_mut()));
+        match check {
+            Ok(()) => {
+                let offered = chat.run.as_ref();
+                let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
+                check_decision(call, offered, confirmed, &by.author)
             }
-            StateAction::ChatToolCallComplete(mut complete) => {
-                complete.meta = meta::with_clients(wire::meta(call), complete.meta);
-                wire::move_data_uris(complete.result.content.as_deref_mut().unwrap_or_default());
-                let check = check_complete(call, &complete, author)
-                    .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
-                Verdict::from_check(StateAction::ChatToolCallComplete(complete), check)
-            }
-            StateAction::ChatToolCallResultConfirmed(mut confirmed) => match call {
-                ToolCallState::PendingResultConfirmation(pending) => {
-                    let sent = confirmed.meta.take();
-                    confirmed.meta = Some(meta::decided(pending.meta.as_ref(), sent, &author.client));
-                    Verdict::Accept(StateAction::ChatToolCallResultConfirmed(confirmed))
-                }
-                other => Verdict::Reject(format!(
-                    "the result of this call is not waiting for anybody: {}",
-                    describe(other)
-                )),
-            },
-            StateAction::ChatToolCallContentChanged(mut changed) => {
-                wire::move_data_uris(&mut changed.content);
-                changed.meta = meta::with_clients(wire::meta(call), changed.meta);
-                let check = check_content(call, &changed, author)
-                    .and_then(|()| self.check_room(chat, json_bytes(&changed.content)));
-                Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)
-            }
-            _ => Verdict::Reject("this is not about a tool call".to_owned()),
+            Err(reason) => Verdict::Reject(reason),
         }
     }
 
     /// Applies a decision, remembers it where that was meant, and tells the agent.
-    pub(super) fn accept_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: StateAction, author: &Author) {
+    pub(super) fn apply_tool_call_confirmed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        confirmed: ChatToolCallConfirmedAction,
+    ) {
+        let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
             return;
         };
-        match action {
-            StateAction::ChatToolCallConfirmed(confirmed) => {
-                let call = confirmed.tool_call_id.clone();
-                let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
-                let decision = self.decision(&confirmed, author);
-                let remembered = offered.and_then(|offered| remembered(&offered, &confirmed));
-                self.commit(cx, chat_id, StateAction::ChatToolCallConfirmed(confirmed), Some(author));
-                if let Some((reach, rule)) = remembered {
-                    self.remember(cx, chat_id, reach, &rule);
-                }
-                self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
-                // The client that was to run it may have left while people thought about it (ACT-08).
-                self.fail_orphan(cx, chat_id, &call);
-            }
-            StateAction::ChatToolCallComplete(complete) => {
-                let call = complete.tool_call_id.clone();
-                let is_reviewed = complete.requires_result_confirmation == Some(true);
-                let gives_up = matches!(self.tool_call(chat_id, &call), Some(ToolCallState::AuthRequired(_)));
-                let result = wire::from_result(complete.result.clone());
-                self.commit(cx, chat_id, StateAction::ChatToolCallComplete(complete), Some(author));
-                if gives_up {
-                    self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);
-                } else if !is_reviewed {
-                    self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
-                }
-            }
-            StateAction::ChatToolCallResultConfirmed(confirmed) => {
-                let call = confirmed.tool_call_id.clone();
-                let approved = confirmed.approved;
-                let reply = match self.tool_call(chat_id, &call) {
-                    // A client's own wish that people look first: its result was held back until now.
-                    Some(state @ ToolCallState::PendingResultConfirmation(pending)) if wire::owner(state).is_some() => {
-                        ToolReply::Completed(wire::reviewed(pending, approved))
-                    }
-                    _ => ToolReply::Reviewed { approved },
-                };
-                let action = StateAction::ChatToolCallResultConfirmed(confirmed);
-                self.commit(cx, chat_id, action, Some(author));
-                self.tool_reply(cx, chat_id, turn, call, reply);
-            }
-            _ => {}
+        let call = confirmed.tool_call_id.clone();
+        let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
+        let decision = self.decision(&confirmed, &by.author);
+        let remembered = offered.and_then(|offered| remembered(&offered, &confirmed));
+        self.commit_dispatched(cx, by, StateAction::ChatToolCallConfirmed(confirmed));
+        if let Some((reach, rule)) = remembered {
+            self.remember(cx, chat_id, reach, &rule);
         }
+        self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
+        // The client that was to run it may have left while people thought about it (ACT-08).
+        self.fail_orphan(cx, chat_id, &call);
+    }
+
+    pub(super) fn check_tool_call_complete(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        chat: &Chat,
+        mut complete: ChatToolCallCompleteAction,
+    ) -> Verdict {
+        let call = match active_call(chat, &complete.turn_id, &complete.tool_call_id) {
+            Ok(call) => call,
+            Err(reason) => return Verdict::Reject(reason),
+        };
+        complete.meta = meta::with_clients(wire::meta(call), complete.meta);
+        wire::move_data_uris(complete.result.content.as_deref_mut().unwrap_or_default());
+        let check = check_complete(call, &complete, &by.author)
+            .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
+        Verdict::from_check(StateAction::ChatToolCallComplete(complete), check)
+    }
+
+    pub(super) fn apply_tool_call_complete(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        complete: ChatToolCallCompleteAction,
+    ) {
+        let chat_id = by.channel;
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+            return;
+        };
+        let call = complete.tool_call_id.clone();
+        let is_reviewed = complete.requires_result_confirmation == Some(true);
+        let gives_up = matches!(self.tool_call(chat_id, &call), Some(ToolCallState::AuthRequired(_)));
+        let result = wire::from_result(complete.result.clone());
+        self.commit_dispatched(cx, by, StateAction::ChatToolCallComplete(complete));
+        if gives_up {
+            self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);
+        } else if !is_reviewed {
+            self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
+        }
+    }
+
+    pub(super) fn check_tool_call_result_confirmed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        chat: &Chat,
+        mut confirmed: ChatToolCallResultConfirmedAction,
+    ) -> Verdict {
+        match active_call(chat, &confirmed.turn_id, &confirmed.tool_call_id) {
+            Ok(ToolCallState::PendingResultConfirmation(pending)) => {
+                let sent = confirmed.meta.take();
+                confirmed.meta = Some(meta::decided(pending.meta.as_ref(), sent, &by.author.client));
+                Verdict::Accept(StateAction::ChatToolCallResultConfirmed(confirmed))
+            }
+            Ok(other) => Verdict::Reject(format!(
+                "the result of this call is not waiting for anybody: {}",
+                describe(other)
+            )),
+            Err(reason) => Verdict::Reject(reason),
+        }
+    }
+
+    pub(super) fn apply_tool_call_result_confirmed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        confirmed: ChatToolCallResultConfirmedAction,
+    ) {
+        let chat_id = by.channel;
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+            return;
+        };
+        let call = confirmed.tool_call_id.clone();
+        let approved = confirmed.approved;
+        let reply = match self.tool_call(chat_id, &call) {
+            // A client's own wish that people look first: its result was held back until now.
+            Some(state @ ToolCallState::PendingResultConfirmation(pending)) if wire::owner(state).is_some() => {
+                ToolReply::Completed(wire::reviewed(pending, approved))
+            }
+            _ => ToolReply::Reviewed { approved },
+        };
+        self.commit_dispatched(cx, by, StateAction::ChatToolCallResultConfirmed(confirmed));
+        self.tool_reply(cx, chat_id, turn, call, reply);
+    }
+
+    pub(super) fn check_tool_call_content_changed(
+        &self,
+        _cx: &Cx<'_>,
+        by: &Dispatched,
+        chat: &Chat,
+        mut changed: ChatToolCallContentChangedAction,
+    ) -> Verdict {
+        let call = match active_call(chat, &changed.turn_id, &changed.tool_call_id) {
+            Ok(call) => call,
+            Err(reason) => return Verdict::Reject(reason),
+        };
+        wire::move_data_uris(&mut changed.content);
+        changed.meta = meta::with_clients(wire::meta(call), changed.meta);
+        let check = check_content(call, &changed, &by.author)
+            .and_then(|()| self.check_room(chat, json_bytes(&changed.content)));
+        Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)
     }
 
     /// Fails a call whose owner says that it does not know the tool (TOOL-20).
@@ -195,7 +240,21 @@ impl Host {
     }
 }
 
-fn judge_confirmed(
+/// Whether a turn is the active one of its chat.
+fn is_active(chat: &Chat, turn_id: &str) -> bool {
+    let active = chat.model.head().active_turn.as_ref();
+    active.is_some_and(|turn| turn.id == turn_id)
+}
+
+/// A call of the active turn, or why there is none.
+fn active_call<'a>(chat: &'a Chat, turn_id: &str, call_id: &str) -> Result<&'a ToolCallState, String> {
+    if !is_active(chat, turn_id) {
+        return Err("the turn of this tool call is not running".to_owned());
+    }
+    chat.model.tool_call(call_id).ok_or_else(|| NO_SUCH_CALL.to_owned())
+}
+
+fn check_decision(
     call: &ToolCallState,
     offered: Option<&Offered>,
     mut confirmed: ChatToolCallConfirmedAction,
@@ -316,7 +375,7 @@ fn is_settled(call: &ToolCallState, approved: bool) -> bool {
 /// A decision about a call of a turn that has ended: VS Code sends one for the calls of a turn that
 /// was just cancelled. To its author it is as if it had come in time, unless the call ran although
 /// the author says no.
-fn judge_late(chat: &Chat, confirmed: ChatToolCallConfirmedAction) -> Verdict {
+fn check_late(chat: &Chat, confirmed: ChatToolCallConfirmedAction) -> Verdict {
     let turn = chat.model.last_turn().filter(|turn| turn.id == confirmed.turn_id);
     let calls = turn.into_iter().flat_map(|turn| &turn.response_parts);
     let call = calls.filter_map(|part| match part {

@@ -1,5 +1,5 @@
-//! The failing disk under plain SQLite: it keeps what SQLite may rely upon, takes what it may not,
-//! and a database that does not wait for the disk is caught.
+//! Plain SQLite on the failing disk: the disk keeps SQLite's guarantees and nothing more, and a database that does
+//! not sync is detected.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const FILE: &str = "rows.db";
 
 fn open(directory: &Path, disk: &Disk) -> Result<Connection> {
     let connection = Connection::open_with_flags_and_vfs(directory.join(FILE), OpenFlags::default(), disk.vfs())?;
-    // Small enough that a workload has many checkpoints.
+    // Small, so that the workload has many checkpoints.
     connection
         .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 12;")?;
     connection.execute_batch("CREATE TABLE IF NOT EXISTS rows (n INTEGER PRIMARY KEY, text TEXT);")?;
@@ -27,10 +27,10 @@ fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     error.sqlite_error_code()
 }
 
-/// The rows in order, and what SQLite itself thinks of the file.
+/// Returns the rows in order and the result of SQLite's integrity check.
 fn rows(path: &Path) -> Result<(Vec<u32>, String)> {
     let connection = Connection::open(path)?;
-    // Nothing of what is done here has to last.
+    // Nothing here has to be durable.
     connection.pragma_update(None, "synchronous", "OFF")?;
     let check = connection.query_row("PRAGMA integrity_check", (), |row| row.get(0))?;
     if connection.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get::<_, u32>(0))? == 0 {
@@ -41,7 +41,7 @@ fn rows(path: &Path) -> Result<(Vec<u32>, String)> {
     Ok((rows, check))
 }
 
-/// Inserts rows, and tells after how many events each of them was acknowledged.
+/// Inserts rows and returns after how many events each was acknowledged.
 fn insert_rows(synchronous: &str) -> (Recording, Vec<usize>) {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
@@ -65,7 +65,7 @@ fn insert_rows_on(disk: &Disk, directory: &TempDir, synchronous: &str) -> (Recor
     (disk.recording(), acknowledged)
 }
 
-/// What is wrong with the disk after a power cut.
+/// Checks the disk after a power cut.
 fn losses(recording: &Recording, acknowledged: &[usize], cut: usize, seed: u64) -> Option<String> {
     let directory = TempDir::new().unwrap();
     let image = recording.power_cut(cut, &mut Random::new(seed));
@@ -309,7 +309,7 @@ fn f5_unsynced_data_of_a_killed_process_can_be_lost_later() {
         assert!(count.unwrap() >= 61, "a kill takes nothing");
         let recording = disk.recording();
         lost += usize::from(losses(&recording, &acknowledged[..61], recording.len(), seed).is_some());
-        // A commit that waits for the disk makes everything safe that came before it.
+        // A synced commit makes everything before it durable.
         insert(&connection, 1000).unwrap();
     }
     assert!(lost > 0, "but a power cut does");

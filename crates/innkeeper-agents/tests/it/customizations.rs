@@ -1,8 +1,8 @@
-//! What a session brings along, and what the model agent makes of it: a host of the test's own, a model server that says
-//! what a script says, the published client, and real files. Whoever finds the files is the test's own.
+//! How the model agent uses customizations. The tests run an embedded host with a scripted model server, the
+//! published client and real files. Discovery is replaced by a test double.
 
+mod harness;
 mod roles;
 mod rules;
-mod scene;
 mod shown;
 mod skills;

@@ -1,4 +1,4 @@
-//! Model providers: what is asked, what is understood, and what goes wrong.
+//! Model providers: requests, answers and failures.
 
 mod answers;
 mod chunking;

@@ -1,5 +1,4 @@
-//! The tools of the model agent, called by an agent of the test's own in a real host, with the published client to
-//! allow and deny.
+//! The tools of the model agent, called by a test agent in a real host. The published client confirms and denies.
 
 mod approvals;
 mod changing;
@@ -7,5 +6,5 @@ mod commands;
 mod confinement;
 mod fetching;
 mod finding;
+mod harness;
 mod reading;
-mod scene;

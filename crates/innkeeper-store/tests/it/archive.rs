@@ -1,4 +1,4 @@
-//! The file without a host.
+//! The archive: the file without a host.
 
 use innkeeper_core::stored::{Batch, ListPage, Record};
 use innkeeper_host::Journal;
@@ -6,12 +6,12 @@ use innkeeper_store::{Archive, ErrorKind, Mode, OnlyIf, Options, RetentionPolicy
 use innkeeper_testkit::journal::host_run::{HostRun, text, turns_record};
 use rusqlite::Connection;
 
-use crate::disks::Plain;
+use crate::disks::PlainStorage;
 
 const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
-/// A session with two chats, turns, a document that is no JSON, and actions that are in no document.
+/// A session with two chats, turns, a document that is not JSON, and actions newer than the documents.
 async fn furnish(life: &mut HostRun) {
     life.create(SESSION, CHAT).await;
     let other = "ahp-chat:/one/second";
@@ -36,15 +36,15 @@ async fn furnish(life: &mut HostRun) {
     life.flush().await;
 }
 
-fn export(plain: &Plain, uri: &str) -> String {
+fn export(plain: &PlainStorage, uri: &str) -> String {
     let archive = Archive::open(&plain.file(), Mode::ReadOnly).unwrap();
     let mut out = Vec::new();
     archive.export(uri, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-/// How many rows each table has.
-fn rows(plain: &Plain) -> Vec<(String, i64)> {
+/// Returns the number of rows of each table.
+fn rows(plain: &PlainStorage) -> Vec<(String, i64)> {
     let conn = Connection::open(plain.file()).unwrap();
     let mut tables = conn
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
@@ -65,15 +65,15 @@ fn rows(plain: &Plain) -> Vec<(String, i64)> {
 
 #[tokio::test]
 async fn export_and_import_are_lossless() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let seq = life.seq;
-    // A host that runs is no obstacle.
+    // A running host does not prevent reading.
     let exported = export(&plain, SESSION);
     assert_eq!(exported, export(&plain, CHAT), "by the URI of a chat as well");
     drop(life);
-    let elsewhere = Plain::new();
+    let elsewhere = PlainStorage::new();
     let mut archive = Archive::create(&elsewhere.file()).unwrap();
     let imported = archive.import(&mut exported.as_bytes()).unwrap();
     assert_eq!(
@@ -97,13 +97,13 @@ async fn export_and_import_are_lossless() {
 
 #[tokio::test]
 async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let seq = life.seq;
     drop(life);
     let exported = export(&plain, SESSION);
-    let elsewhere = Plain::new();
+    let elsewhere = PlainStorage::new();
     let journal = SqliteJournal::new(&elsewhere.file(), Options::default());
     journal.open().await.unwrap();
     let torn = exported[..exported.len() / 2].to_owned();
@@ -116,7 +116,7 @@ async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
     assert_eq!(imported.last_seq, seq);
     let again = journal.import(exported.clone()).await.unwrap_err();
     assert!(again.to_string().contains("exists"), "{again}");
-    // It goes on as if nothing had happened.
+    // The journal continues to work.
     journal
         .append(Batch {
             records: Vec::new(),
@@ -137,13 +137,13 @@ async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
 
 #[tokio::test]
 async fn a_rejected_import_names_the_line_and_changes_nothing() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
     let exported = export(&plain, SESSION);
     let lines: Vec<&str> = exported.lines().collect();
-    let elsewhere = Plain::new();
+    let elsewhere = PlainStorage::new();
     let mut archive = Archive::create(&elsewhere.file()).unwrap();
     let mut expect = |lines: &[&str], line: usize| {
         let error = archive.import(&mut lines.join("\n").as_bytes()).unwrap_err();
@@ -180,7 +180,7 @@ async fn a_rejected_import_names_the_line_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_removed_session_leaves_no_row_behind() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     life = life.again(&plain).await;
     let before = rows(&plain);
@@ -205,7 +205,7 @@ async fn a_removed_session_leaves_no_row_behind() {
 
 #[tokio::test]
 async fn a_file_in_use_can_be_read_but_not_changed() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let error = Archive::open(&plain.file(), Mode::Exclusive).unwrap_err();
@@ -223,7 +223,7 @@ async fn a_file_in_use_can_be_read_but_not_changed() {
     assert!(archive.size().unwrap() > 0);
 }
 
-/// Prunes by a policy; says which went, and how many are left.
+/// Prunes with a policy and returns the removed sessions and the number of remaining ones.
 fn prune(archive: &mut Archive, policy: RetentionPolicy, dry_run: bool) -> (String, usize) {
     let pruned = archive.prune(&policy, dry_run).unwrap();
     let uris: Vec<String> = pruned
@@ -235,7 +235,7 @@ fn prune(archive: &mut Archive, policy: RetentionPolicy, dry_run: bool) -> (Stri
 
 #[tokio::test]
 async fn ses_retention_without_limits_removes_nothing() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let life = HostRun::begin(&plain).await;
     for number in 0..10 {
         let record = life.session_with(&format!("ahp-session:/{number}"), |session| {
@@ -269,7 +269,7 @@ async fn ses_retention_without_limits_removes_nothing() {
         ..old
     };
     assert_eq!(prune(&mut archive, old_and_archived, false), ("24".into(), 8));
-    // What was chosen is removed as it was chosen, or not at all.
+    // A selected session is removed only if it has not changed.
     let chosen = archive.prune(&old, true).unwrap();
     let first = &chosen[0];
     for only_if in [

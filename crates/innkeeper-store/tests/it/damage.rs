@@ -1,4 +1,4 @@
-//! What damaged files cost: the session that is damaged, and no other (P9).
+//! Damaged files: only the damaged session is lost (P9).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,11 +10,11 @@ use innkeeper_store::{Archive, ErrorKind, Mode, Options};
 use innkeeper_testkit::journal::describe;
 use innkeeper_testkit::journal::host_run::{HostRun, client, turns_record};
 
-use crate::disks::Plain;
+use crate::disks::PlainStorage;
 
 const SESSIONS: usize = 12;
 
-/// How many single bits are flipped.
+/// Number of flipped bits.
 const FLIPS: usize = 150;
 
 fn session(number: usize) -> String {
@@ -25,7 +25,7 @@ fn chat(number: usize) -> String {
     format!("ahp-chat:/{number}/first")
 }
 
-/// Sessions with everything that a session can have, long enough to fill pages of every kind.
+/// Sessions with everything that a session can have, large enough to fill pages of every kind.
 async fn furnish(life: &mut HostRun) {
     for number in 0..SESSIONS {
         let (session, chat) = (session(number), chat(number));
@@ -63,7 +63,7 @@ async fn furnish(life: &mut HostRun) {
     life.flush().await;
 }
 
-/// All there is to know of a session.
+/// Returns everything that is known of a session.
 fn contents(archive: &Archive, uri: &str) -> Result<Option<String>, ErrorKind> {
     let Some(session) = archive.load(uri).map_err(|error| error.kind)? else {
         return Ok(None);
@@ -94,11 +94,10 @@ fn all(path: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// One flipped bit anywhere in the file is harmless or noticed, and never changes what a session
-/// says (F18).
+/// A flipped bit anywhere in the file is harmless or detected, and never changes a session (F18).
 #[tokio::test]
 async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
@@ -108,7 +107,7 @@ async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
     let mut random = Random::new(18);
     let (mut noticed, mut refused, mut harmless) = (0, 0, 0);
     for _ in 0..FLIPS {
-        let damaged = Plain::new();
+        let damaged = PlainStorage::new();
         let mut copy = bytes.clone();
         let (byte, bit) = (random.below(copy.len()), random.below(8));
         copy[byte] ^= 1 << bit;
@@ -142,10 +141,10 @@ async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
     println!("{FLIPS} flipped bits: {harmless} harmless, {noticed} noticed, {refused} refused");
 }
 
-/// Every other session works, and the damaged one is neither removed nor replaced (P9).
+/// The other sessions work, and the damaged one is neither removed nor replaced (P9).
 #[tokio::test]
 async fn p9_a_damaged_session_is_reported_and_the_others_work() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
@@ -183,11 +182,10 @@ async fn p9_a_damaged_session_is_reported_and_the_others_work() {
     assert_eq!(findings[0].session.as_deref(), Some(&*session(5)));
 }
 
-/// A write-ahead log that is cut short anywhere loses the transaction that is cut, and those after
-/// it (F17).
+/// A truncated write-ahead log loses the truncated transaction and those after it (F17).
 #[tokio::test]
 async fn f17_a_truncated_wal_loses_only_its_end() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;
     let mut lengths = Vec::new();
@@ -211,10 +209,10 @@ async fn f17_a_truncated_wal_loses_only_its_end() {
     }
 }
 
-/// Flipped bits of the write-ahead log end it there: what comes before is whole (F18).
+/// A flipped bit in the write-ahead log ends it there; everything before is intact (F18).
 #[tokio::test]
 async fn f18_a_flipped_bit_in_the_wal_ends_it_there() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;
     for action in 0..20 {

@@ -1,4 +1,4 @@
-//! Journals on a disk that fails, and on an ordinary one.
+//! Journals on a failing disk and on an ordinary one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
 use innkeeper_testkit::journal::{Storage, StorageFailure};
 use tempfile::TempDir;
 
-/// A directory on a disk that fails when it is asked to. It is there as long as anybody uses it.
+/// A directory on a disk that fails on request. It exists as long as it is used.
 #[derive(Clone)]
-pub struct Faulty {
+pub struct FaultyStorage {
     pub disk: Arc<Disk>,
     pub directory: Arc<TempDir>,
     pub options: Options,
 }
 
-impl Faulty {
+impl FaultyStorage {
     pub fn new() -> Self {
         Self::with(tempfile::tempdir().expect("a directory"), Options::default())
     }
@@ -31,7 +31,7 @@ impl Faulty {
         }
     }
 
-    /// What is left of the files, on a disk of its own.
+    /// Copies the remaining files to another disk.
     pub fn from_image(image: &Image, options: Options) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         image.write_to(directory.path()).expect("the image is written");
@@ -52,9 +52,9 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Storage for Faulty {
+impl Storage for FaultyStorage {
     fn journal(&self) -> Arc<dyn Journal> {
-        Arc::new(Held {
+        Arc::new(JournalWithStorage {
             journal: self.sqlite(),
             _storage: Box::new(self.clone()),
         })
@@ -85,14 +85,14 @@ impl Storage for Faulty {
     }
 }
 
-/// A journal that keeps its storage alive.
-struct Held {
+/// A journal that owns its storage.
+struct JournalWithStorage {
     journal: SqliteJournal,
     _storage: Box<dyn Send + Sync>,
 }
 
 #[async_trait]
-impl Journal for Held {
+impl Journal for JournalWithStorage {
     async fn open(&self) -> Result<Lease, JournalError> {
         self.journal.open().await
     }
@@ -122,11 +122,11 @@ impl Journal for Held {
     }
 }
 
-/// An ordinary directory. It is there as long as anybody uses it.
+/// An ordinary directory. It exists as long as it is used.
 #[derive(Clone)]
-pub struct Plain(pub Arc<TempDir>);
+pub struct PlainStorage(pub Arc<TempDir>);
 
-impl Plain {
+impl PlainStorage {
     pub fn new() -> Self {
         Self(Arc::new(tempfile::tempdir().expect("a directory")))
     }
@@ -143,7 +143,7 @@ impl Plain {
         SqliteJournal::new(&self.file(), options)
     }
 
-    /// The files as a process leaves them that is killed now. Nothing may be being written.
+    /// Copies the files as if the process were killed now. No write may be in progress.
     pub fn copy(&self) -> Self {
         let copy = Self::new();
         for (from, to) in [(self.file(), copy.file()), (self.wal(), copy.wal())] {
@@ -156,9 +156,9 @@ impl Plain {
 }
 
 #[async_trait]
-impl Storage for Plain {
+impl Storage for PlainStorage {
     fn journal(&self) -> Arc<dyn Journal> {
-        Arc::new(Held {
+        Arc::new(JournalWithStorage {
             journal: self.sqlite(Options::default()),
             _storage: Box::new(self.clone()),
         })

@@ -1,7 +1,7 @@
-//! The store on disks that fail: power cuts, kills, errors and full disks. After each of them all
-//! that was acknowledged is there, and what is there is a prefix of what was appended.
+//! The store on failing disks: power cuts, kills, errors and full disks. After each of them everything acknowledged
+//! is there, and the content is a prefix of what was appended.
 //!
-//! `INNKEEPER_POWER_CUTS` says how many power cuts to try; the full count is 500.
+//! `INNKEEPER_POWER_CUTS` sets the number of power cuts; the full count is 500.
 
 mod cuts;
 mod digest;

@@ -1,4 +1,4 @@
-//! Whose file it is, who may read it, and what happens when it is not there any more.
+//! Ownership of the file, its permissions, and what happens when it is removed.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, Options};
 use innkeeper_testkit::journal::host_run::HostRun;
 use rusqlite::Connection;
 
-use crate::disks::Plain;
+use crate::disks::PlainStorage;
 
 const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
-async fn refused(plain: &Plain) -> String {
+async fn refused(plain: &PlainStorage) -> String {
     let error = plain
         .sqlite(Options::default())
         .open()
@@ -25,8 +25,8 @@ async fn refused(plain: &Plain) -> String {
     message
 }
 
-/// Nothing is written to a file that is not ours, nor beside it.
-async fn expect_untouched(plain: &Plain, words: &str, kind: ErrorKind) {
+/// Nothing is written to a foreign file, nor beside it.
+async fn expect_untouched(plain: &PlainStorage, words: &str, kind: ErrorKind) {
     let before = std::fs::read(plain.file()).unwrap();
     let message = refused(plain).await;
     assert!(message.contains(words), "{message}");
@@ -41,7 +41,7 @@ async fn expect_untouched(plain: &Plain, words: &str, kind: ErrorKind) {
 #[tokio::test]
 async fn p9_a_file_that_is_not_a_database_is_not_changed() {
     for content in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0"] {
-        let plain = Plain::new();
+        let plain = PlainStorage::new();
         std::fs::write(plain.file(), content).unwrap();
         expect_untouched(&plain, "was not written by innkeeper", ErrorKind::Foreign).await;
     }
@@ -49,7 +49,7 @@ async fn p9_a_file_that_is_not_a_database_is_not_changed() {
 
 #[tokio::test]
 async fn p9_a_foreign_database_is_not_changed() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let other = Connection::open(plain.file()).unwrap();
     other
         .execute_batch("CREATE TABLE t (n); INSERT INTO t VALUES (1)")
@@ -60,7 +60,7 @@ async fn p9_a_foreign_database_is_not_changed() {
 
 #[tokio::test]
 async fn f19_a_file_of_a_newer_version_is_not_changed() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     HostRun::begin(&plain).await.create(SESSION, CHAT).await;
     let conn = Connection::open(plain.file()).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
@@ -70,7 +70,7 @@ async fn f19_a_file_of_a_newer_version_is_not_changed() {
 
 #[tokio::test]
 async fn p9_a_damaged_file_is_reported_and_not_changed() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     HostRun::begin(&plain).await.create(SESSION, CHAT).await;
     let mut bytes = std::fs::read(plain.file()).unwrap();
     bytes[100..].fill(0x5A);
@@ -89,7 +89,7 @@ async fn p9_a_damaged_file_is_reported_and_not_changed() {
 
 #[tokio::test]
 async fn an_empty_file_is_initialised() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     std::fs::write(plain.file(), b"").unwrap();
     assert_eq!(
         Archive::open(&plain.file(), Mode::ReadOnly).unwrap_err().kind,
@@ -101,7 +101,7 @@ async fn an_empty_file_is_initialised() {
 
 #[tokio::test]
 async fn a_missing_directory_is_named() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let missing = plain.0.path().join("missing").join(FILE_NAME);
     let journal = innkeeper_store::SqliteJournal::new(&missing, Options::default());
     let error = journal.open().await.expect_err("there is no directory");
@@ -117,7 +117,7 @@ async fn a_missing_directory_is_named() {
 async fn the_file_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     std::fs::write(plain.file(), b"").unwrap();
     std::fs::set_permissions(plain.file(), std::fs::Permissions::from_mode(0o644)).unwrap();
     let life = HostRun::begin(&plain).await;
@@ -125,10 +125,10 @@ async fn the_file_is_readable_by_its_owner_only() {
     assert_eq!((mode(&plain.file()), mode(&plain.wal())), (0o600, 0o600));
 }
 
-/// SQLite would go on writing to a file without a name (F19).
+/// SQLite would continue to write to an unlinked file (F19).
 #[tokio::test]
 async fn f19_removing_the_file_in_use_fails_the_journal() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;
     life.create(SESSION, CHAT).await;
     let elsewhere = plain.0.path().join("elsewhere");
@@ -147,7 +147,7 @@ async fn f19_removing_the_file_in_use_fails_the_journal() {
 #[tokio::test]
 async fn p5_a_new_file_starts_at_the_wall_clock() {
     let before = jiff::Timestamp::now().as_microsecond() as u64;
-    let life = HostRun::begin(&Plain::new()).await;
+    let life = HostRun::begin(&PlainStorage::new()).await;
     assert!(life.lease.last_seq.0 >= before);
     assert_eq!(life.lease.kept_seq.0, 0);
 }

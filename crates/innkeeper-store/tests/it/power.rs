@@ -6,12 +6,12 @@ use innkeeper_host::JournalError;
 use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use innkeeper_testkit::journal::{Storage, check_log};
 
-use crate::disks::Faulty;
+use crate::disks::FaultyStorage;
 
 const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
-/// One step of a life that streams, ends turns and changes titles. Says whether it was durable.
+/// Runs one step of a session that streams, completes turns and changes titles. Returns whether it was durable.
 fn step(life: &mut HostRun, number: usize) -> (Vec<innkeeper_core::stored::Record>, bool) {
     match number % 5 {
         0 => (vec![life.title(SESSION, &format!("title {number}"))], true),
@@ -29,10 +29,10 @@ fn step(life: &mut HostRun, number: usize) -> (Vec<innkeeper_core::stored::Recor
     }
 }
 
-/// Whatever is left opens, has everything that was confirmed, and is a prefix of what happened (F5).
+/// The remaining files open, contain everything confirmed, and are a prefix of what happened (F5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let created = life.seq;
@@ -63,7 +63,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
             .filter(|(position, _)| *position <= cut)
             .map(|(_, seq)| *seq);
         let safe = safe.max().unwrap_or(created);
-        let left = Faulty::from_image(&image, storage.options.clone());
+        let left = FaultyStorage::from_image(&image, storage.options.clone());
         let next = HostRun::begin(&left).await;
         assert!(
             next.lease.kept_seq >= safe,
@@ -89,12 +89,12 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
     println!("{cuts} power cuts and kills");
 }
 
-/// The first failure of a sync ends everything until the revival; nothing that failed comes back,
-/// whether the process lives on or not (F7).
+/// The first failed sync stops everything until revive. Failed data does not come back, with or without a restart
+/// (F7).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
     for nth in 1..=12 {
-        let storage = Faulty::new();
+        let storage = FaultyStorage::new();
         let mut life = HostRun::begin(&storage).await;
         life.create(SESSION, CHAT).await;
         storage.disk.fail_nth(Op::Sync, nth, Fault::Io);
@@ -133,10 +133,10 @@ async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
     }
 }
 
-/// A full disk is said to be full, sessions stay readable, and room makes it work again (F6).
+/// A full disk is reported, sessions stay readable, and freeing space makes it work again (F6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let disk: &Disk = &storage.disk;
@@ -165,10 +165,10 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
     assert_eq!(next.lease.kept_seq, life.seq);
 }
 
-/// A read that fails costs that read, and nothing else (F7).
+/// A failed read has no other effect (F7).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f7_a_failed_read_has_no_other_effect() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let life = life.again(&storage).await;

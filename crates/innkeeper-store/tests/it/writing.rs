@@ -11,29 +11,29 @@ use innkeeper_store::{Options, ReplayLimits};
 use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use rusqlite::Connection;
 
-use crate::disks::{Faulty, Plain};
+use crate::disks::{FaultyStorage, PlainStorage};
 
 const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
-fn with(options: Options) -> Faulty {
-    Faulty::with(tempfile::tempdir().unwrap(), options)
+fn with(options: Options) -> FaultyStorage {
+    FaultyStorage::with(tempfile::tempdir().unwrap(), options)
 }
 
-fn count(plain: &Plain, table: &str) -> i64 {
+fn count(plain: &PlainStorage, table: &str) -> i64 {
     let conn = Connection::open(plain.file()).unwrap();
     conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
         .unwrap()
 }
 
-/// Whoever waits at the same time shares the cost of reaching the disk.
+/// Concurrent callers share the cost of a sync.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p1_many_clients_share_a_sync() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let before = storage.disk.counts().of(Op::Sync);
-    // While the writer encodes this one, the others come.
+    // The others arrive while the writer encodes this one.
     let (release, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let slow = life.session_with("ahp-session:/slow", |session| {
@@ -58,7 +58,7 @@ async fn p1_many_clients_share_a_sync() {
     assert!(synced <= 3, "{synced} syncs for 201 batches");
 }
 
-/// Streamed text becomes few rows, and they say the same.
+/// Streamed text becomes few rows with the same content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn merged_rows_equal_single_rows() {
     let storage = with(Options {
@@ -90,10 +90,10 @@ async fn merged_rows_equal_single_rows() {
     }
 }
 
-/// What was written behind is synced within a quarter of a second, without anything else happening.
+/// Written output is synced within a quarter of a second, without further events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p1_streamed_output_is_synced_without_a_flush() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let before = storage.disk.counts().of(Op::Sync);
@@ -122,10 +122,10 @@ async fn the_queue_is_bounded() {
     assert_eq!(life.load(CHAT).await.log.len(), 300);
 }
 
-/// Numbers run far without anything durable, and are reserved all the same (P5).
+/// Sequence numbers advance far without a durable record, and are reserved nevertheless (P5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p5_sequence_numbers_are_reserved_before_use() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     for _ in 0..6 {
@@ -148,8 +148,8 @@ async fn p5_sequence_numbers_are_reserved_before_use() {
     }
 }
 
-/// What is kept for replay only goes when it is too old, too much, or too much of one channel;
-/// what a session is brought back from never goes.
+/// Actions retained for replay are dropped when they exceed age, total size or the size of a channel. Actions that
+/// restoring needs are never dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
     let limits = [
@@ -167,7 +167,7 @@ async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
         },
     ];
     for replay in limits {
-        let plain = Plain::new();
+        let plain = PlainStorage::new();
         let journal = Arc::new(plain.sqlite(Options {
             replay,
             ..Options::default()
@@ -214,10 +214,10 @@ async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
     }
 }
 
-/// Turns that nobody has any more are removed, those of a fork stay.
+/// Bodies of removed turns are removed; those of a fork stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turn_bodies_are_removed_with_their_last_chat() {
-    let plain = Plain::new();
+    let plain = PlainStorage::new();
     let journal = Arc::new(plain.sqlite(Options::default()));
     let lease = journal.open().await.unwrap();
     let life = HostRun {
@@ -248,10 +248,10 @@ async fn turn_bodies_are_removed_with_their_last_chat() {
     assert_eq!(life.turns().read(CHAT, 0..2).unwrap().len(), 2);
 }
 
-/// Something that cannot be encoded fails its batch, and not the thread that writes.
+/// A document that cannot be encoded fails its batch, not the writer thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_that_cannot_be_encoded_fails_its_batch() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let broken = life.session_with("ahp-session:/broken", |session| {
@@ -265,10 +265,10 @@ async fn a_document_that_cannot_be_encoded_fails_its_batch() {
     assert_eq!(life.load(SESSION).await.log.len(), 1);
 }
 
-/// A document may be made of turns that are not in memory.
+/// A document may read turns that are not in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_may_read_turns_while_it_is_encoded() {
-    let storage = Faulty::new();
+    let storage = FaultyStorage::new();
     let life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     life.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;

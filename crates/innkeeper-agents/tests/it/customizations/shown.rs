@@ -1,10 +1,10 @@
-//! What clients are shown of the agent's tools and calls, and what the model is told of what people did with them.
+//! How clients see the agent's tools and calls, and how the model sees the decisions about them.
 
 use innkeeper_testkit::model_server::Reply;
 use innkeeper_testkit::official::{View, tool_calls_of, turn_started};
 use serde_json::{Value, json};
 
-use crate::customizations::scene::{Shop, count};
+use crate::customizations::harness::{AgentFixture, count};
 
 fn offered(view: &View, session: &str) -> Vec<String> {
     let tools = view.session(session).and_then(|session| session.server_tools.clone());
@@ -13,8 +13,11 @@ fn offered(view: &View, session: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_session_lists_use_skill_only_with_skills() {
-    let with = Shop::new().skill("bake", "Bake.").open([Reply::words("Yes.")]).await;
-    let without = Shop::new().open([Reply::words("Yes.")]).await;
+    let with = AgentFixture::new()
+        .skill("bake", "Bake.")
+        .open([Reply::words("Yes.")])
+        .await;
+    let without = AgentFixture::new().open([Reply::words("Yes.")]).await;
     let has = |session: &str, tool: &str, view: &View| offered(view, session).iter().any(|name| name == tool);
     let session = &with.uris.session;
     with.client
@@ -41,30 +44,30 @@ async fn the_session_lists_use_skill_only_with_skills() {
 
 #[tokio::test]
 async fn tool19_a_call_shows_its_kind_and_subject_while_its_input_streams() {
-    let shop = Shop::new();
-    shop.put("work/notes.txt", "hello");
+    let fixture = AgentFixture::new();
+    fixture.put("work/notes.txt", "hello");
     let script = [
         Reply::new().call("read_file", json!({ "path": "notes.txt" })),
         Reply::words("Read."),
     ];
-    let scene = shop.open(script).await;
-    let turn = scene.run("t1", "Read it.").await;
+    let harness = fixture.open(script).await;
+    let turn = harness.run("t1", "Read it.").await;
     let call = tool_calls_of(&turn).remove(0);
     assert_eq!(call["_meta"], json!({ "toolKind": "read" }));
     let markdown = call["pastTenseMessage"]["markdown"].as_str().unwrap_or_default();
     assert!(markdown.starts_with("Read [notes.txt](file:///"), "{call}");
-    let actions = scene.client.view().actions_on(&scene.uris.chat);
+    let actions = harness.client.view().actions_on(&harness.uris.chat);
     let announced = actions
         .iter()
         .find(|action| action["type"] == "chat/toolCallDelta" && action["invocationMessage"] == "Reading `notes.txt`");
     assert!(announced.is_some(), "{actions:?}");
-    scene.client.assert_converged().await;
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_command_is_a_terminal_call_and_can_be_skipped() {
     let run = || Reply::new().call("run_command", json!({ "command": "true" }));
-    let scene = Shop::new()
+    let harness = AgentFixture::new()
         .open([run(), Reply::words("Fine."), run(), Reply::words("Fine.")])
         .await;
     for (turn, decision, expected) in [
@@ -81,19 +84,19 @@ async fn a_command_is_a_terminal_call_and_can_be_skipped() {
             "said: too slow",
         ),
     ] {
-        scene
+        harness
             .client
-            .dispatch(&scene.uris.chat, turn_started(turn, "Run it."))
+            .dispatch(&harness.uris.chat, turn_started(turn, "Run it."))
             .await;
-        let chat = &scene.uris.chat;
+        let chat = &harness.uris.chat;
         let asks = |view: &View| {
             let calls = view.tool_calls(chat);
             calls
                 .last()
                 .is_some_and(|call| call["status"] == "pending-confirmation")
         };
-        scene.client.until("the command asks", asks).await;
-        let call = scene.client.view().tool_calls(chat).pop().expect("a call");
+        harness.client.until("the command asks", asks).await;
+        let call = harness.client.view().tool_calls(chat).pop().expect("a call");
         let meta = &call["_meta"];
         assert_eq!(
             (&meta["toolKind"], &meta["language"]),
@@ -105,9 +108,9 @@ async fn a_command_is_a_terminal_call_and_can_be_skipped() {
         for (field, value) in decision.as_object().expect("fields") {
             action[field] = value.clone();
         }
-        scene.client.dispatch(chat, action).await;
-        scene.client.turn_end(chat, turn).await;
-        let asked = scene.last_asked();
+        harness.client.dispatch(chat, action).await;
+        harness.client.turn_end(chat, turn).await;
+        let asked = harness.last_asked();
         assert_eq!(count(&asked, expected), 1, "{:?}", asked.said());
         if turn == "t2" {
             for told in ["look at this", "first the roof"] {
@@ -115,5 +118,5 @@ async fn a_command_is_a_terminal_call_and_can_be_skipped() {
             }
         }
     }
-    scene.client.assert_converged().await;
+    harness.client.assert_converged().await;
 }

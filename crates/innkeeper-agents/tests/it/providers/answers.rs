@@ -208,7 +208,7 @@ async fn a_call_cut_off_before_its_input_gets_no_input() {
             let answer = Answer::of(&drain(stream).await.0);
             assert_eq!(answer.stop, Some(StopReason::Length));
             let inputs: Vec<String> = calls(&answer).into_iter().map(|call| call.input).collect();
-            // In one piece, Messages always names an input.
+            // Messages always sends an input in a JSON document.
             if !in_one_piece {
                 assert_eq!(inputs, ["{}", ""], "{api:?}");
             }

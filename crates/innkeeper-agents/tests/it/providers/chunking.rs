@@ -1,4 +1,4 @@
-//! Providers cut their streams anywhere; the answer is the same whatever the cutting.
+//! Providers split their streams anywhere. The answer must not depend on it.
 
 use innkeeper_agents::model::api::ModelEvent;
 use innkeeper_testkit::model_server::{Api, Ending, Reply, transcript};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::providers::support::{Answer, decoder};
 
-/// What a model says.
+/// Events of a model.
 #[derive(Debug, Clone)]
 enum Utterance {
     Reasoning(String),
@@ -16,7 +16,7 @@ enum Utterance {
 }
 
 fn words() -> impl Strategy<Value = String> {
-    // Of every length in UTF-8, with what JSON escapes, and line ends of both kinds.
+    // Characters of every UTF-8 length, JSON escapes, and both kinds of line endings.
     proptest::collection::vec(
         prop_oneof![
             Just("a"),
@@ -39,7 +39,7 @@ fn words() -> impl Strategy<Value = String> {
 fn utterances() -> impl Strategy<Value = Vec<Utterance>> {
     let call = ("[a-z_]{1,8}", words()).prop_map(|(name, text)| Utterance::Call(name, text));
     let said = prop_oneof![words().prop_map(Utterance::Text), call];
-    // Thinking comes first: only then do all APIs order it alike.
+    // Reasoning comes first, because only then do all APIs order it alike.
     (proptest::option::of(words()), proptest::collection::vec(said, 0..5)).prop_map(|(thought, said)| {
         let mut said = said;
         said.sort_by_key(|utterance| matches!(utterance, Utterance::Call(..)));
@@ -64,7 +64,7 @@ fn ending() -> impl Strategy<Value = Ending> {
     ]
 }
 
-/// What comes of bytes that are cut at these places.
+/// Decodes bytes that are split at these positions.
 fn read(api: Api, bytes: &[u8], cuts: &[usize]) -> Vec<ModelEvent> {
     let mut decoder = decoder(api);
     let mut events = Vec::new();
@@ -130,8 +130,8 @@ proptest! {
         let ends = events.iter().filter(|event| matches!(event, ModelEvent::End(_))).count();
         prop_assert_eq!(ends, usize::from(read.is_ok()));
         prop_assert_eq!(matches!(events.last(), Some(ModelEvent::End(_))), read.is_ok());
-        // A call whose name is lost is announced when everything is over, so not always in order: once each,
-        // and before its input.
+        // A call whose name is lost is emitted at the end, so calls may be out of order. Each is emitted once and
+        // before its input.
         let mut begun = std::collections::HashSet::new();
         for event in &events {
             match event {
@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Every single place to cut in two, and every byte on its own.
+/// Splits at every position, and into single bytes.
 #[test]
 fn every_byte_boundary_gives_the_same_answer() {
     let reply = Reply::new().reasoning("ä").text("€\n").call("ls", json!({"p": "😀"}));
@@ -171,7 +171,7 @@ fn every_byte_boundary_gives_the_same_answer() {
     }
 }
 
-/// A stream that ends anywhere before its end is an error, and never a panic or a false end.
+/// A truncated stream is an error. It never panics and never counts as complete.
 #[test]
 fn a_truncated_stream_is_never_complete() {
     let reply = Reply::new()

@@ -1,4 +1,4 @@
-//! Connections: who hangs up, who stays silent, where keys travel, and what is too much.
+//! Connections: closing, timeouts, keys and size limits.
 
 use std::time::Duration;
 
@@ -180,13 +180,13 @@ async fn keys_are_sent_in_the_configured_header() {
 
 #[tokio::test]
 async fn tls_needs_no_setup_and_fails_without_a_panic() {
-    // Somebody may have chosen a cryptography before us.
+    // Another test may have installed a crypto provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let server = ModelServer::start([]).await;
     let mut endpoint = endpoint(Api::Chat, &server);
     endpoint.base_url = server.url().replace("http:", "https:").parse().unwrap();
     for _ in 0..2 {
-        // The server speaks no TLS; a machine without certificates does not come that far.
+        // The server does not support TLS. On a machine without certificates the client fails earlier.
         let error = match ModelClient::new(endpoint.clone()) {
             Ok(client) => client.stream(&ask("Go."), Some(&key())).await.unwrap_err(),
             Err(error) => error,
@@ -208,7 +208,7 @@ async fn an_endless_event_is_rejected() {
 
 #[test]
 fn an_endless_answer_is_rejected() {
-    // A call whose name never comes has to be held back; there is no end to it.
+    // The input of a call whose name never comes is buffered without end.
     let piece = "x".repeat(1 << 20);
     let event = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]});
     let event = format!("data: {event}\n\n");

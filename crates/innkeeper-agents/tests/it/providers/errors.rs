@@ -1,4 +1,4 @@
-//! Every sort of failure through every API, and that no key is ever in one.
+//! Every kind of failure through every API, and that no error contains a key.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_host::Secret;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 
-/// The error of one reply, wherever in the answer it comes, after the checks that all errors pass.
+/// Returns the error of one reply, after the checks that all errors must pass.
 async fn error_of(api: Api, reply: Reply) -> ProviderError {
     let server = ModelServer::start([reply]).await;
     let error = match client(api, &server).stream(&ask("Go."), Some(&key())).await {
@@ -21,7 +21,7 @@ async fn error_of(api: Api, reply: Reply) -> ProviderError {
     error
 }
 
-/// Errors are for people, and keep secrets (AUTH-12).
+/// Errors are understandable and contain no secrets (AUTH-12).
 fn check(error: &ProviderError) {
     for shown in [format!("{error}"), format!("{error:?}"), format!("{error:#?}")] {
         assert!(!shown.contains(KEY), "{shown}");
@@ -38,7 +38,7 @@ fn check(error: &ProviderError) {
 
 #[tokio::test]
 async fn http_errors_are_classified_in_every_api() {
-    // Status, the code that OpenAI's APIs give it, the type that Anthropic's gives it, the sentence.
+    // Status, the code of OpenAI's APIs, the type of Anthropic's, the message.
     let rows = [
         (
             401,
@@ -142,7 +142,7 @@ async fn errors_within_a_stream_are_classified() {
 async fn an_interrupted_answer_keeps_its_events() {
     for api in Api::ALL {
         let reply = Reply::words("These words came.").text(" These too.").deltas([100]);
-        // Enough events for the first words of every API, and not for the end of any.
+        // Enough events for the first text of every API, but not for its end.
         let events = match api {
             Api::Chat => 2,
             Api::Responses => 4,
@@ -183,7 +183,7 @@ async fn malformed_answers_are_reported() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_a_network_error() {
-    // A port that is taken and that nobody listens on.
+    // A port that is bound but not listening.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://{}/v1", socket.local_addr().unwrap());
@@ -213,7 +213,7 @@ async fn auth12_errors_contain_no_key_even_if_the_provider_repeats_it() {
         ] {
             error_of(api, reply).await;
         }
-        // Nor in what is printed of the client, or of its settings.
+        // Neither the client nor its settings print it.
         let server = ModelServer::start([]).await;
         let mut endpoint = endpoint(api, &server);
         endpoint.headers.push(("x-gateway-key".into(), KEY.into()));
@@ -295,7 +295,7 @@ async fn an_invalid_key_is_reported_without_showing_it() {
     assert!(server.requests().is_empty());
 }
 
-/// Impatient enough for a test; how long pauses are is the policy's own test.
+/// A policy with short delays; another test covers the delays.
 fn quick() -> RetryPolicy {
     RetryPolicy {
         initial_delay: Duration::from_millis(1),
@@ -311,7 +311,7 @@ async fn transient_failures_are_retried_and_announced() {
                 .refuse(429, "rate_limit_error", "slow")
                 .header("retry-after-ms", "2"),
             Reply::new().refuse(503, "overloaded_error", "busy"),
-            // An overload that is told in the stream, before any word.
+            // An overload reported in the stream before any text.
             Reply::new().fail("overloaded_error", "busy"),
             Reply::words("never heard").cut_after(1),
             Reply::words("At last."),

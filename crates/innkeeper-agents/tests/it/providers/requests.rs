@@ -1,4 +1,4 @@
-//! What is sent: what each API wants, and what it must not get.
+//! Requests: what each API requires and what it rejects.
 
 use innkeeper_agents::model::api::{
     AssistantPart, Document, Effort, Image, ModelMessage, ModelRequest, Reasoning, ToolOutcome, ToolSpec, ToolUse,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::providers::support::{Answer, ask, client, drain, endpoint};
 
-/// What a request looks like when it arrives.
+/// A received request.
 async fn arrives(api: Api, request: &ModelRequest) -> ReceivedRequest {
     let server = ModelServer::start([Reply::words("Yes.")]).await;
     client(api, &server).stream(request, None).await.expect("an answer");
@@ -179,7 +179,7 @@ async fn content_that_providers_reject_is_not_sent() {
             ConversationPart::User("Well?".into()),
         ];
         if api == Api::Chat {
-            // Those who speak take turns.
+            // Roles alternate.
             assert_eq!(asked.said()[..5], expected[..5]);
             assert_eq!(asked.said()[5..], [ConversationPart::User("And?\n\nWell?".into())]);
         } else {
@@ -188,7 +188,7 @@ async fn content_that_providers_reject_is_not_sent() {
         assert_eq!(asked.system(), "");
         assert!(!asked.body.to_string().contains("somebody else"));
         if api == Api::Messages {
-            // Results stand together, before what people add.
+            // All results precede the user's text.
             let roles: Vec<&Value> = asked.body["messages"]
                 .as_array()
                 .unwrap()
@@ -411,14 +411,14 @@ async fn messages_enable_thinking_within_a_budget_and_only_if_allowed() {
     request.max_output_tokens = Some(2500);
     assert_eq!(arrives(Api::Messages, &request).await.body.get("thinking"), None);
 
-    // In the middle of a turn whose thinking is not there, it goes on without.
+    // Within a turn whose reasoning is missing, thinking stays disabled.
     request.max_output_tokens = None;
     request.messages.push(ModelMessage::Assistant(vec![call("c1", "{}")]));
     request
         .messages
         .push(ModelMessage::ToolResults(vec![outcome("c1", "ok")]));
     assert_eq!(arrives(Api::Messages, &request).await.body.get("thinking"), None);
-    // The next turn may think again.
+    // The next turn may enable thinking again.
     request.messages.push(ModelMessage::Assistant(vec![text("Done.")]));
     request.messages.push(user("Next."));
     assert!(arrives(Api::Messages, &request).await.body.get("thinking").is_some());
@@ -449,7 +449,7 @@ async fn chat_uses_the_token_limit_field_of_the_server() {
     }
 }
 
-/// A server that does not take requests with a certain field, and says so.
+/// A server that rejects requests with a certain field.
 async fn picky(field: &'static str, sentence: &'static str) -> ModelServer {
     ModelServer::start(Script::by(move |asked| {
         let has = asked.body.pointer(field).is_some();

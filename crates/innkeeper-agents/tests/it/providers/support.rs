@@ -1,4 +1,4 @@
-//! What the tests of providers share.
+//! Shared code of the provider tests.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use innkeeper_agents::model::error::{Provider, ProviderError};
 use innkeeper_host::Secret;
 use innkeeper_testkit::model_server::{Api as Wire, ModelServer};
 
-/// A key that must never be seen.
+/// A key that must never be shown.
 pub const KEY: &str = "k3y-of-the-realm-0123456789";
 
 pub fn key() -> Secret {
     Secret::new(KEY)
 }
 
-/// The API as the client calls it.
+/// Returns the API as the client names it.
 pub fn api_of(wire: Wire) -> Api {
     match wire {
         Wire::Chat => Api::ChatCompletions,
@@ -28,7 +28,7 @@ pub fn api_of(wire: Wire) -> Api {
 
 pub fn endpoint(wire: Wire, server: &ModelServer) -> Endpoint {
     let mut endpoint = Endpoint::new(api_of(wire), server.url().parse().expect("the address of a server"));
-    // Long for a machine under load, short for a test that has gone wrong.
+    // Long enough for a loaded machine, short enough for a failing test.
     endpoint.idle_time = Duration::from_secs(60);
     endpoint
 }
@@ -45,7 +45,7 @@ pub fn ask(text: &str) -> ModelRequest {
     }
 }
 
-/// A decoder of one API on its own.
+/// Creates the decoder of one API.
 pub fn decoder(wire: Wire) -> AnswerDecoder {
     let endpoint = Endpoint::new(api_of(wire), "https://models.example/v1".parse().expect("an address"));
     let provider = Provider {
@@ -56,7 +56,7 @@ pub fn decoder(wire: Wire) -> AnswerDecoder {
     AnswerDecoder::new(api_of(wire), provider, ProofOrigin::new(&endpoint, "scripted"), "made")
 }
 
-/// All events of a stream, and the error that ended it, if one did.
+/// Returns all events of a stream and its error, if any.
 pub async fn drain(mut stream: ModelStream) -> (Vec<ModelEvent>, Option<ProviderError>) {
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
@@ -71,17 +71,17 @@ pub async fn drain(mut stream: ModelStream) -> (Vec<ModelEvent>, Option<Provider
     (events, None)
 }
 
-/// What an answer comes to, however it was cut.
+/// The content of an answer, independent of how it was split.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// Stretches of thinking, text and calls in order; neighbouring text is one.
+    /// Reasoning, text and calls in order; adjacent text is merged.
     pub parts: Vec<AssistantPart>,
     pub usage: Option<TokenUsage>,
     pub stop: Option<StopReason>,
 }
 
 impl Answer {
-    /// Puts events together, and checks that they keep to the rules of the vocabulary.
+    /// Combines events and checks their order.
     pub fn of(events: &[ModelEvent]) -> Self {
         let mut answer = Self::default();
         let mut thinking = String::new();
@@ -116,7 +116,7 @@ impl Answer {
         answer
     }
 
-    /// The same without proofs, which differ from API to API.
+    /// Removes the proofs, which differ between APIs.
     pub fn without_proofs(mut self) -> Self {
         for part in &mut self.parts {
             if let AssistantPart::Reasoning(Reasoning { proof, .. }) = part {

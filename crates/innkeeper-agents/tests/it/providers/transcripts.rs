@@ -1,8 +1,7 @@
-//! Recorded streams of the real wire shapes, and what they mean.
+//! Recorded streams in the wire formats of real providers, with the expected events.
 //!
-//! Beside every `<name>.sse` under `tests/fixtures` is `<name>.events`: one event per line, and the
-//! error if the stream ends in one. `UPDATE_FIXTURES=1` writes them anew; read what changed before
-//! you believe it.
+//! Every `<name>.sse` under `tests/fixtures` has a `<name>.events` with one event per line, and the error if the
+//! stream ends with one. `UPDATE_FIXTURES=1` rewrites them; review the differences.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ fn messages() {
     check(Api::Messages, "messages", 8);
 }
 
-/// Reads all recordings of an API; there are at least so many.
+/// Decodes all recordings of an API, of which there are at least `least`.
 fn check(api: Api, folder: &str, least: usize) {
     let recordings = recordings(folder);
     assert!(
@@ -81,7 +80,7 @@ fn read(api: Api, pieces: &[&[u8]]) -> String {
     }
     let result = result.and_then(|()| decoder.finish(&mut events));
     if result.is_ok() {
-        // Puts it together, which checks the rules of the vocabulary.
+        // Combining the events checks their order.
         Answer::of(&events);
     }
     let mut lines = String::new();

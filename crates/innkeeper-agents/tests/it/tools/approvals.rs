@@ -3,19 +3,19 @@
 use innkeeper_agents::tools::{FetchSettings, ToolSettings};
 use serde_json::{Value, json};
 
-use crate::tools::scene::Scene;
+use crate::tools::harness::ToolHarness;
 
-/// Allows a question for longer.
-async fn allow(scene: &Scene, call: &Value, option: &str) {
+/// Confirms a call with a lasting approval.
+async fn allow(harness: &ToolHarness, call: &Value, option: &str) {
     let decision = json!({ "approved": true, "selectedOptionId": option });
-    scene.decide(call, decision).await;
-    scene.answer().await;
+    harness.decide(call, decision).await;
+    harness.answer().await;
 }
 
-/// Denies a question.
-async fn deny(scene: &Scene, call: &Value) {
-    scene.decide(call, json!({ "approved": false })).await;
-    scene.answer().await;
+/// Denies a call.
+async fn deny(harness: &ToolHarness, call: &Value) {
+    harness.decide(call, json!({ "approved": false })).await;
+    harness.answer().await;
 }
 
 fn labels(call: &Value) -> Vec<&str> {
@@ -29,17 +29,17 @@ fn command(command: &str) -> Value {
 
 #[tokio::test]
 async fn approving_one_command_allows_no_other() {
-    let scene = Scene::new().await;
-    scene.put("sub/a", "");
-    let call = scene.ask("run_command", command("ls")).await;
+    let harness = ToolHarness::new().await;
+    harness.put("sub/a", "");
+    let call = harness.ask("run_command", command("ls")).await;
     assert!(
         labels(&call).contains(&"Always allow `ls` in this workspace"),
         "{call:#}"
     );
-    allow(&scene, &call, "allow-workspace").await;
-    let again = scene.call("run_command", command("ls")).await;
+    allow(&harness, &call, "allow-workspace").await;
+    let again = harness.call("run_command", command("ls")).await;
     assert!(again.text.contains("sub"), "{}", again.text);
-    let shown = scene.shown();
+    let shown = harness.shown();
     assert_eq!(shown["confirmed"], "setting");
     assert_eq!(
         shown["_meta"]["innkeeper.approval"],
@@ -52,39 +52,39 @@ async fn approving_one_command_allows_no_other() {
         command("ls -l"),
         json!({ "command": "ls", "directory": "sub" }),
     ] {
-        let call = scene.ask("run_command", input.clone()).await;
+        let call = harness.ask("run_command", input.clone()).await;
         assert_eq!(call["status"], "pending-confirmation", "{input}");
-        deny(&scene, &call).await;
+        deny(&harness, &call).await;
     }
-    assert!(scene.inside.join("sub/a").exists());
-    scene.client.assert_converged().await;
+    assert!(harness.inside.join("sub/a").exists());
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn edit_approvals_apply_to_resolved_paths() {
-    let scene = Scene::new().await;
-    scene.put("src/a.txt", "one");
-    scene.put("other/b.txt", "one");
-    std::os::unix::fs::symlink("../other", scene.inside.join("src/link")).expect("a link");
+    let harness = ToolHarness::new().await;
+    harness.put("src/a.txt", "one");
+    harness.put("other/b.txt", "one");
+    std::os::unix::fs::symlink("../other", harness.inside.join("src/link")).expect("a link");
     let edit = |path: &str| json!({ "path": path, "content": format!("new {path}") });
-    let call = scene.ask("write_file", edit("src/a.txt")).await;
+    let call = harness.ask("write_file", edit("src/a.txt")).await;
     assert!(
         labels(&call).contains(&"Allow edits of every file below `src/` in this session"),
         "{call:#}"
     );
-    allow(&scene, &call, "allow-session-pattern").await;
-    let changed = scene.call(
+    allow(&harness, &call, "allow-session-pattern").await;
+    let changed = harness.call(
         "edit_file",
         json!({ "path": "src/../src/a.txt", "old_string": "new", "new_string": "newer" }),
     );
     let changed = changed.await;
     assert!(!changed.is_error, "{}", changed.text);
     for path in ["src/link/b.txt", "other/b.txt", "src/.env", "src/.git/config"] {
-        let call = scene.ask("write_file", edit(path)).await;
+        let call = harness.ask("write_file", edit(path)).await;
         assert_eq!(call["status"], "pending-confirmation", "{path}");
-        deny(&scene, &call).await;
+        deny(&harness, &call).await;
     }
-    assert_eq!(scene.get("other/b.txt"), "one");
+    assert_eq!(harness.get("other/b.txt"), "one");
 }
 
 #[tokio::test]
@@ -95,17 +95,17 @@ async fn fetch_approvals_apply_to_one_server() {
         }),
         ..ToolSettings::default()
     };
-    let scene = Scene::with(settings).await;
+    let harness = ToolHarness::with(settings).await;
     let url = |port: u16| json!({ "url": format!("http://127.0.0.1:{port}/page") });
-    // No server listens on that port. The error follows the question.
-    let call = scene.ask("fetch_url", url(9)).await;
+    // No server listens on that port. The error follows the confirmation.
+    let call = harness.ask("fetch_url", url(9)).await;
     assert!(
         labels(&call).contains(&"Allow fetching from `http://127.0.0.1:9` in this session"),
         "{call:#}"
     );
-    allow(&scene, &call, "allow-session").await;
-    let again = scene.call("fetch_url", url(9)).await;
+    allow(&harness, &call, "allow-session").await;
+    let again = harness.call("fetch_url", url(9)).await;
     assert!(again.is_error, "it was tried, without a question: {}", again.text);
-    let call = scene.ask("fetch_url", url(7)).await;
-    deny(&scene, &call).await;
+    let call = harness.ask("fetch_url", url(7)).await;
+    deny(&harness, &call).await;
 }

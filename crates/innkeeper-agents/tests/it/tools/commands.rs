@@ -1,4 +1,4 @@
-//! `run_command`: it asks, shows what it does, and leaves nothing running.
+//! `run_command`: it asks, shows its output, and leaves no process behind.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use innkeeper_host::Limits;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::tools::scene::{Scene, fifo};
+use crate::tools::harness::{ToolHarness, fifo};
 
-/// Starts a process in the background that ignores polite requests to end, and is in nobody's way but holds a pipe.
+/// Starts a background process that ignores SIGTERM and holds a pipe.
 const STUBBORN: &str = "trap '' TERM HUP INT; sleep 1000 > alive < /dev/null 2> /dev/null & echo $! > pid; ";
 
-/// Knows when the stubborn process is gone: only then its pipe ends.
+/// Detects the end of that process: only then its pipe is closed.
 struct Watch {
     ends: JoinHandle<()>,
     pid: PathBuf,
 }
 
 impl Watch {
-    fn start(scene: &Scene) -> Self {
-        let pipe = scene.inside.join("alive");
+    fn start(harness: &ToolHarness) -> Self {
+        let pipe = harness.inside.join("alive");
         fifo(&pipe);
         let ends = tokio::task::spawn_blocking(move || {
             let mut pipe = std::fs::File::open(pipe).expect("a pipe");
@@ -30,7 +30,7 @@ impl Watch {
         });
         Self {
             ends,
-            pid: scene.inside.join("pid"),
+            pid: harness.inside.join("pid"),
         }
     }
 
@@ -38,7 +38,7 @@ impl Watch {
         self.ends.await.expect("the pipe ends");
         let pid = std::fs::read_to_string(self.pid).expect("its id");
         let status = format!("/proc/{}/stat", pid.trim());
-        // Its files are closed a moment before it is gone, and whoever inherits it may not bury it.
+        // Files are closed shortly before the process ends, and its new parent may not reap it.
         while std::fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
             tokio::task::yield_now().await;
         }
@@ -51,62 +51,65 @@ fn command(command: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn a_command_asks_for_confirmation_with_its_directory() {
-    let scene = Scene::new().await;
-    scene.put("sub/a", "");
-    let call = scene
+    let harness = ToolHarness::new().await;
+    harness.put("sub/a", "");
+    let call = harness
         .ask(
             "run_command",
             json!({ "command": "pwd; echo oops >&2; ls", "directory": "sub" }),
         )
         .await;
-    let directory = scene.inside.join("sub").display().to_string();
+    let directory = harness.inside.join("sub").display().to_string();
     assert_eq!(call["confirmationTitle"], format!("Run this command in `{directory}`?"));
     assert_eq!(call["editable"], true);
-    let answer = scene.approve(&call).await;
+    let answer = harness.approve(&call).await;
     assert!(!answer.is_error, "{}", answer.text);
     for expected in [directory.as_str(), "oops\n", "a\n", "[exit code 0]"] {
         assert!(answer.text.contains(expected), "{expected}: {}", answer.text);
     }
-    assert_eq!(scene.summary(), "Ran `pwd; echo oops >&2; ls`");
-    scene.client.assert_converged().await;
+    assert_eq!(harness.summary(), "Ran `pwd; echo oops >&2; ls`");
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_failed_command_reports_its_exit_code() {
-    let scene = Scene::new().await;
-    let answer = scene.approved("run_command", command("echo no; exit 3")).await;
+    let harness = ToolHarness::new().await;
+    let answer = harness.approved("run_command", command("echo no; exit 3")).await;
     assert!(answer.is_error);
     assert_eq!(answer.text, "no\n[exit code 3]");
-    let call = scene.shown();
+    let call = harness.shown();
     assert_eq!(
         (&call["success"], &call["error"]["message"]),
         (&json!(false), &json!("exit code 3"))
     );
-    let answer = scene.approved("run_command", command("kill -9 $$")).await;
+    let answer = harness.approved("run_command", command("kill -9 $$")).await;
     assert_eq!(answer.text, "[no output]\n[ended by signal 9]");
-    let answer = scene.approved("run_command", command("cat")).await;
+    let answer = harness.approved("run_command", command("cat")).await;
     assert_eq!(answer.text, "[no output]\n[exit code 0]", "nobody types anything");
 }
 
 #[tokio::test]
 async fn a_denied_command_does_not_run_and_an_edited_one_runs_as_edited() {
-    let scene = Scene::new().await;
-    let call = scene.ask("run_command", command("touch mine")).await;
+    let harness = ToolHarness::new().await;
+    let call = harness.ask("run_command", command("touch mine")).await;
     let denial = json!({ "approved": false, "reason": "denied", "reasonMessage": "why?" });
-    scene.decide(&call, denial).await;
-    assert_eq!(scene.answer().await.text, "the person denied this call and said: why?");
-    let call = scene.ask("run_command", command("touch mine")).await;
-    let answer = scene.approve_edited(&call, &command("echo theirs").to_string()).await;
+    harness.decide(&call, denial).await;
+    assert_eq!(
+        harness.answer().await.text,
+        "the person denied this call and said: why?"
+    );
+    let call = harness.ask("run_command", command("touch mine")).await;
+    let answer = harness.approve_edited(&call, &command("echo theirs").to_string()).await;
     assert!(
         answer.text.starts_with("The person changed the input"),
         "{}",
         answer.text
     );
     assert!(answer.text.ends_with("\n\ntheirs\n[exit code 0]"), "{}", answer.text);
-    assert_eq!(scene.summary(), "Ran `echo theirs`");
-    assert!(!scene.inside.join("mine").exists());
-    let call = scene.ask("run_command", command("touch mine")).await;
-    let answer = scene.approve_edited(&call, "{\"command\": 1}").await;
+    assert_eq!(harness.summary(), "Ran `echo theirs`");
+    assert!(!harness.inside.join("mine").exists());
+    let call = harness.ask("run_command", command("touch mine")).await;
+    let answer = harness.approve_edited(&call, "{\"command\": 1}").await;
     assert!(
         answer.is_error && answer.text.contains("`command` must be a string"),
         "{}",
@@ -116,30 +119,32 @@ async fn a_denied_command_does_not_run_and_an_edited_one_runs_as_edited() {
 
 #[tokio::test]
 async fn output_is_shown_while_the_command_runs() {
-    let scene = Scene::new().await;
-    fifo(&scene.inside.join("go"));
-    let call = scene.ask("run_command", command("echo first; cat go; echo last")).await;
-    scene.decide(&call, json!({ "approved": true })).await;
-    scene.shows("first").await;
-    let go = scene.inside.join("go");
+    let harness = ToolHarness::new().await;
+    fifo(&harness.inside.join("go"));
+    let call = harness
+        .ask("run_command", command("echo first; cat go; echo last"))
+        .await;
+    harness.decide(&call, json!({ "approved": true })).await;
+    harness.shows("first").await;
+    let go = harness.inside.join("go");
     tokio::task::spawn_blocking(move || std::fs::write(go, "second\n"))
         .await
         .expect("no panic")
         .expect("written");
-    assert_eq!(scene.answer().await.text, "first\nsecond\nlast\n[exit code 0]");
-    scene.client.assert_converged().await;
+    assert_eq!(harness.answer().await.text, "first\nsecond\nlast\n[exit code 0]");
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_hundred_megabytes_of_output_stay_bounded() {
-    let scene = Scene::new().await;
+    let harness = ToolHarness::new().await;
     let flood = "echo beginning; head -c 100000000 /dev/zero | tr '\\0' 'x'; echo; echo end";
-    let answer = scene.approved("run_command", command(flood)).await;
+    let answer = harness.approved("run_command", command(flood)).await;
     assert!(answer.text.len() < 40_000, "{}", answer.text.len());
     assert!(answer.text.starts_with("beginning\n"));
     assert!(answer.text.ends_with("x\nend\n[exit code 0]"));
     assert!(answer.text.contains("bytes of the output left out"));
-    let reference = scene.shown()["content"][1].clone();
+    let reference = harness.shown()["content"][1].clone();
     assert_eq!(
         (&reference["type"], &reference["contentType"], &reference["sizeHint"]),
         (&json!("resource"), &json!("text/plain"), &json!(4 << 20)),
@@ -151,24 +156,24 @@ async fn a_hundred_megabytes_of_output_stay_bounded() {
         "{uri}"
     );
     let params = json!({ "channel": "ahp-root://", "uri": uri });
-    let read: serde_json::Value = scene.client.request("resourceRead", params).await.expect(uri);
+    let read: serde_json::Value = harness.client.request("resourceRead", params).await.expect(uri);
     let kept = read["data"].as_str().expect("text");
     assert!(
         kept.starts_with("beginning\nxxxx") && kept.len() == 4 << 20,
         "{}",
         kept.len()
     );
-    let actions = scene.client.view().actions_on(&scene.uris.chat);
+    let actions = harness.client.view().actions_on(&harness.uris.chat);
     let longest = actions.iter().map(|action| action.to_string().len()).max();
     assert!(longest.is_some_and(|longest| longest < 100_000), "{longest:?}");
 }
 
 #[tokio::test]
 async fn a_timeout_kills_a_command_and_its_children() {
-    let scene = Scene::new().await;
-    let watch = Watch::start(&scene);
+    let harness = ToolHarness::new().await;
+    let watch = Watch::start(&harness);
     let input = json!({ "command": format!("{STUBBORN} echo waiting; wait"), "timeout_seconds": 1 });
-    let answer = scene.approved("run_command", input).await;
+    let answer = harness.approved("run_command", input).await;
     assert!(answer.is_error);
     assert!(
         answer.text.starts_with("waiting\n[ended after 1 seconds"),
@@ -180,42 +185,42 @@ async fn a_timeout_kills_a_command_and_its_children() {
 
 #[tokio::test]
 async fn cancelling_kills_a_command_and_its_children() {
-    let scene = Scene::new().await;
-    let watch = Watch::start(&scene);
-    let call = scene
+    let harness = ToolHarness::new().await;
+    let watch = Watch::start(&harness);
+    let call = harness
         .ask("run_command", command(&format!("{STUBBORN} echo waiting; wait")))
         .await;
-    scene.decide(&call, json!({ "approved": true })).await;
-    scene.shows("waiting").await;
-    scene.cancel().await;
+    harness.decide(&call, json!({ "approved": true })).await;
+    harness.shows("waiting").await;
+    harness.cancel().await;
     watch.sees_the_end().await;
-    scene.client.assert_converged().await;
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn dropping_a_call_kills_the_command_and_its_children() {
-    let scene = Scene::new().await;
-    let watch = Watch::start(&scene);
-    let call = scene
+    let harness = ToolHarness::new().await;
+    let watch = Watch::start(&harness);
+    let call = harness
         .ask("run_command", command(&format!("{STUBBORN} echo waiting; wait")))
         .await;
-    scene.decide(&call, json!({ "approved": true })).await;
-    scene.shows("waiting").await;
-    scene.give_up().await;
+    harness.decide(&call, json!({ "approved": true })).await;
+    harness.shows("waiting").await;
+    harness.give_up().await;
     watch.sees_the_end().await;
 }
 
 #[tokio::test]
 async fn background_children_of_a_command_are_killed() {
-    let scene = Scene::new().await;
-    let watch = Watch::start(&scene);
-    let answer = scene
+    let harness = ToolHarness::new().await;
+    let watch = Watch::start(&harness);
+    let answer = harness
         .approved("run_command", command(&format!("{STUBBORN} echo done")))
         .await;
     assert_eq!(answer.text, "done\n[exit code 0]");
     watch.sees_the_end().await;
-    // One that holds on to the output does not hold up the call.
-    let answer = scene.approved("run_command", command("sleep 1000 & echo done")).await;
+    // A process that keeps the output open does not delay the call.
+    let answer = harness.approved("run_command", command("sleep 1000 & echo done")).await;
     assert_eq!(
         answer.text,
         "done\n[exit code 0; what it left running in the background was ended]"
@@ -232,8 +237,8 @@ async fn commands_do_not_see_hidden_variables() {
         environment,
         ..ToolSettings::default()
     };
-    let scene = Scene::with(settings).await;
-    let answer = scene.approved("run_command", command("env")).await;
+    let harness = ToolHarness::with(settings).await;
+    let answer = harness.approved("run_command", command("env")).await;
     let has = |name: &str| answer.text.lines().any(|line| line.starts_with(&format!("{name}=")));
     assert!(has("PATH") && has("TERM"), "{}", answer.text);
     assert!(!has("HOME"), "{}", answer.text);
@@ -242,13 +247,13 @@ async fn commands_do_not_see_hidden_variables() {
 #[tokio::test]
 async fn commands_use_the_configured_umask() {
     let script = "umask; echo \"$# $0\"; echo 'it'\\''s `echo quoted`'; exit 3";
-    let plain = Scene::new().await.approved("run_command", command(script)).await;
-    let scene = Scene::with(ToolSettings {
+    let plain = ToolHarness::new().await.approved("run_command", command(script)).await;
+    let harness = ToolHarness::with(ToolSettings {
         umask: Some(0o007),
         ..ToolSettings::default()
     })
     .await;
-    let answer = scene.approved("run_command", command(script)).await;
+    let answer = harness.approved("run_command", command(script)).await;
     let without_umask = |text: &str| text.split_once('\n').map(|(_, rest)| rest.to_owned());
     assert!(answer.text.starts_with("0007\n"), "{}", answer.text);
     assert_eq!(
@@ -258,8 +263,7 @@ async fn commands_use_the_configured_umask() {
     );
 }
 
-/// A command without output is at work, and the host hears so: its notice that the agent is silent goes away again
-/// although the command says nothing.
+/// A silent command counts as activity: the watchdog's notice disappears although the command prints nothing.
 #[tokio::test]
 async fn a_silent_command_reports_that_it_is_alive() {
     let mut limits = Limits::default();
@@ -271,14 +275,14 @@ async fn a_silent_command_reports_that_it_is_alive() {
         },
         ..ToolSettings::default()
     };
-    let scene = Scene::set_up(|_| settings, limits).await;
-    fifo(&scene.inside.join("go"));
-    let call = scene.ask("run_command", command("cat go")).await;
-    scene.decide(&call, json!({ "approved": true })).await;
-    let chat = &scene.uris.chat;
-    scene.client.call_in(chat, "running").await;
-    let before = scene.client.view().actions_on(chat).len();
-    scene
+    let harness = ToolHarness::set_up(|_| settings, limits).await;
+    fifo(&harness.inside.join("go"));
+    let call = harness.ask("run_command", command("cat go")).await;
+    harness.decide(&call, json!({ "approved": true })).await;
+    let chat = &harness.uris.chat;
+    harness.client.call_in(chat, "running").await;
+    let before = harness.client.view().actions_on(chat).len();
+    harness
         .client
         .until("the notice comes and goes", |view| {
             let actions = view.actions_on(chat);
@@ -288,10 +292,10 @@ async fn a_silent_command_reports_that_it_is_alive() {
             changes.any(is_notice) && changes.any(|action| !is_notice(action))
         })
         .await;
-    let go = scene.inside.join("go");
+    let go = harness.inside.join("go");
     tokio::task::spawn_blocking(move || std::fs::write(go, "went\n"))
         .await
         .expect("the thread")
         .expect("written");
-    assert_eq!(scene.answer().await.text, "went\n[exit code 0]");
+    assert_eq!(harness.answer().await.text, "went\n[exit code 0]");
 }

@@ -1,14 +1,14 @@
-//! `fetch_url`: only where it is allowed, only what is public, and only when people say so.
+//! `fetch_url`: only if enabled, only public addresses, and only after confirmation.
 
 use innkeeper_agents::tools::{FetchSettings, ToolSettings, standard_tools};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::tools::scene::Scene;
+use crate::tools::harness::ToolHarness;
 
-async fn scene(allow_private_addresses: bool) -> Scene {
-    Scene::with(ToolSettings {
+async fn harness(allow_private_addresses: bool) -> ToolHarness {
+    ToolHarness::with(ToolSettings {
         fetch: Some(FetchSettings {
             allow_private_addresses,
         }),
@@ -17,7 +17,7 @@ async fn scene(allow_private_addresses: bool) -> Scene {
     .await
 }
 
-/// A server that gives every request the same answer: its address.
+/// Starts a server that answers every request alike, and returns its address.
 async fn server(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -56,8 +56,8 @@ async fn a_fetch_needs_confirmation_or_an_approval() {
         "<h1>Rooms</h1><script>no()</script><p>A warm bed.</p>",
     ))
     .await;
-    let scene = scene(true).await;
-    let call = scene.ask("fetch_url", json!({ "url": url })).await;
+    let harness = harness(true).await;
+    let call = harness.ask("fetch_url", json!({ "url": url })).await;
     let rules = &call["_meta"]["innkeeper.approval"]["rules"];
     assert!(
         rules["allow-session"]
@@ -65,7 +65,7 @@ async fn a_fetch_needs_confirmation_or_an_approval() {
             .is_some_and(|rule| rule.starts_with("fetch(http://127.0.0.1:")),
         "{rules}"
     );
-    let answer = scene.approve(&call).await;
+    let answer = harness.approve(&call).await;
     assert!(!answer.is_error, "{}", answer.text);
     assert!(
         answer.text.contains("Rooms") && answer.text.contains("A warm bed."),
@@ -73,25 +73,25 @@ async fn a_fetch_needs_confirmation_or_an_approval() {
         answer.text
     );
     assert!(!answer.text.contains("no()"));
-    scene.client.assert_converged().await;
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn local_and_private_addresses_are_rejected() {
-    let scene = scene(false).await;
+    let harness = harness(false).await;
     for url in [
         "http://127.0.0.1:1/",
         "http://[::1]/",
         "http://169.254.169.254/latest",
         "http://10.0.0.1/",
     ] {
-        let problem = scene.problem("fetch_url", json!({ "url": url })).await;
+        let problem = harness.problem("fetch_url", json!({ "url": url })).await;
         assert!(problem.contains("private network"), "{url}: {problem}");
     }
     let url = server(page("text/plain", "hush"))
         .await
         .replace("127.0.0.1", "localhost");
-    let answer = scene.approved("fetch_url", json!({ "url": url })).await;
+    let answer = harness.approved("fetch_url", json!({ "url": url })).await;
     assert!(
         answer.is_error && answer.text.contains("private network"),
         "{}",
@@ -101,21 +101,21 @@ async fn local_and_private_addresses_are_rejected() {
 
 #[tokio::test]
 async fn only_text_pages_are_fetched() {
-    let scene = scene(true).await;
+    let harness = harness(true).await;
     for (url, expected) in [
         ("file:///etc/passwd", "must begin with `http:`"),
         ("ftp://example.com/", "must begin with `http:`"),
         ("http://me:secret@example.com/", "must not have a user"),
         ("nonsense", "not an address"),
     ] {
-        let problem = scene.problem("fetch_url", json!({ "url": url })).await;
+        let problem = harness.problem("fetch_url", json!({ "url": url })).await;
         assert!(problem.contains(expected), "{url}: {problem}");
     }
     let url = server(page("image/png", "png")).await;
-    let answer = scene.approved("fetch_url", json!({ "url": url })).await;
+    let answer = harness.approved("fetch_url", json!({ "url": url })).await;
     assert!(answer.is_error && answer.text.contains("not text"), "{}", answer.text);
     let url = server(page("text/plain", &"x".repeat(1 << 20))).await;
-    let answer = scene.approved("fetch_url", json!({ "url": url })).await;
+    let answer = harness.approved("fetch_url", json!({ "url": url })).await;
     assert!(
         answer.text.len() < 300_000 && answer.text.contains("only the first"),
         "{}",
@@ -128,8 +128,8 @@ async fn redirects_to_another_origin_are_not_followed() {
     let target = server(page("text/plain", "hush")).await;
     let moved = format!("HTTP/1.1 302 Found\r\nlocation: {target}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let url = server(moved).await;
-    let scene = scene(true).await;
-    let answer = scene.approved("fetch_url", json!({ "url": url })).await;
+    let harness = harness(true).await;
+    let answer = harness.approved("fetch_url", json!({ "url": url })).await;
     assert!(
         answer.text.contains(&format!("has moved to {target}/")),
         "{}",

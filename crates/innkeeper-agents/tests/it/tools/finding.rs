@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use innkeeper_agents::tools::{ToolLimits, ToolSettings};
 use serde_json::json;
 
-use crate::tools::scene::Scene;
+use crate::tools::harness::ToolHarness;
 
-/// Tools that stop only when they are told to.
+/// Tools without timeouts.
 pub fn patient() -> ToolSettings {
     ToolSettings {
         limits: ToolLimits {
@@ -18,44 +18,44 @@ pub fn patient() -> ToolSettings {
     }
 }
 
-fn age(scene: &Scene, path: &str, seconds: u64) {
+fn age(harness: &ToolHarness, path: &str, seconds: u64) {
     let time = SystemTime::now() - Duration::from_secs(seconds);
-    let file = std::fs::File::options().write(true).open(scene.inside.join(path));
+    let file = std::fs::File::options().write(true).open(harness.inside.join(path));
     file.expect("a file").set_modified(time).expect("a time");
 }
 
 #[tokio::test]
 async fn glob_returns_the_newest_files_first() {
-    let scene = Scene::new().await;
+    let harness = ToolHarness::new().await;
     for (path, seconds) in [
         ("src/old.rs", 300),
         ("src/deep/new.rs", 10),
         ("middle.rs", 100),
         ("notes.md", 1),
     ] {
-        scene.put(path, "");
-        age(&scene, path, seconds);
+        harness.put(path, "");
+        age(&harness, path, seconds);
     }
-    let text = scene.text("glob", json!({ "pattern": "*.rs" })).await;
+    let text = harness.text("glob", json!({ "pattern": "*.rs" })).await;
     assert_eq!(text, "src/deep/new.rs\nmiddle.rs\nsrc/old.rs\n");
-    assert_eq!(scene.summary(), "Found 3 files for `*.rs`");
-    let text = scene.text("glob", json!({ "pattern": "src/*.rs" })).await;
+    assert_eq!(harness.summary(), "Found 3 files for `*.rs`");
+    let text = harness.text("glob", json!({ "pattern": "src/*.rs" })).await;
     assert_eq!(text, "src/old.rs\n");
-    let text = scene
+    let text = harness
         .text("glob", json!({ "pattern": "**/*.{rs,md}", "path": "src" }))
         .await;
     assert_eq!(text, "src/deep/new.rs\nsrc/old.rs\n");
-    let text = scene.text("glob", json!({ "pattern": "*.py" })).await;
+    let text = harness.text("glob", json!({ "pattern": "*.py" })).await;
     assert_eq!(text, "No file fits `*.py`.\n");
 }
 
 #[tokio::test]
 async fn ignored_files_are_skipped_unless_requested() {
-    let scene = Scene::new().await;
-    scene.put(".gitignore", "target/\n*.log\n!keep.log\n");
-    scene.put("sub/.ignore", "/local\n");
-    scene.put(".git/info/exclude", "mine\n");
-    scene.put(".git/config", "needle");
+    let harness = ToolHarness::new().await;
+    harness.put(".gitignore", "target/\n*.log\n!keep.log\n");
+    harness.put("sub/.ignore", "/local\n");
+    harness.put(".git/info/exclude", "mine\n");
+    harness.put(".git/config", "needle");
     for path in [
         "a",
         "target/b",
@@ -66,7 +66,7 @@ async fn ignored_files_are_skipped_unless_requested() {
         "mine",
         ".hidden",
     ] {
-        scene.put(path, "needle\n");
+        harness.put(path, "needle\n");
     }
     let files = |text: String| {
         let mut files: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -75,43 +75,43 @@ async fn ignored_files_are_skipped_unless_requested() {
     };
     let input = json!({ "pattern": "needle", "files_only": true });
     let expected = [".hidden", "a", "keep.log", "sub/deep/local"];
-    assert_eq!(files(scene.text("search", input).await), expected);
+    assert_eq!(files(harness.text("search", input).await), expected);
     let input = json!({ "pattern": "needle", "files_only": true, "path": "sub" });
-    assert_eq!(files(scene.text("search", input).await), ["sub/deep/local"]);
+    assert_eq!(files(harness.text("search", input).await), ["sub/deep/local"]);
     let input = json!({ "pattern": "needle", "files_only": true, "include_ignored": true });
-    assert_eq!(scene.text("search", input).await.lines().count(), 8, "all but `.git`");
-    let text = scene.text("glob", json!({ "pattern": "**/local" })).await;
+    assert_eq!(harness.text("search", input).await.lines().count(), 8, "all but `.git`");
+    let text = harness.text("glob", json!({ "pattern": "**/local" })).await;
     assert_eq!(text, "sub/deep/local\n");
 }
 
 #[tokio::test]
 async fn search_returns_lines_with_context() {
-    let scene = Scene::new().await;
-    scene.put("a.rs", "one\nfn Needle() {}\nthree\nfour\nneedle\n");
-    scene.put("b.md", "a needle\n");
-    let text = scene.text("search", json!({ "pattern": "needle" })).await;
+    let harness = ToolHarness::new().await;
+    harness.put("a.rs", "one\nfn Needle() {}\nthree\nfour\nneedle\n");
+    harness.put("b.md", "a needle\n");
+    let text = harness.text("search", json!({ "pattern": "needle" })).await;
     assert_eq!(text, "a.rs:5: needle\nb.md:1: a needle\n");
-    assert_eq!(scene.summary(), "Searched for `needle` (2 matches in 2 files)");
+    assert_eq!(harness.summary(), "Searched for `needle` (2 matches in 2 files)");
     let input = json!({ "pattern": r"fn \w+\(", "ignore_case": true, "glob": "*.rs", "context": 1 });
-    let text = scene.text("search", input).await;
+    let text = harness.text("search", input).await;
     assert_eq!(text, "a.rs-1- one\na.rs:2: fn Needle() {}\na.rs-3- three\n");
     let input = json!({ "pattern": "NEEDLE", "ignore_case": true, "glob": "!*.rs" });
-    assert_eq!(scene.text("search", input).await, "b.md:1: a needle\n");
+    assert_eq!(harness.text("search", input).await, "b.md:1: a needle\n");
     let input = json!({ "pattern": "needle", "path": "b.md" });
-    assert_eq!(scene.text("search", input).await, "b.md:1: a needle\n");
-    let text = scene.text("search", json!({ "pattern": "nothing" })).await;
+    assert_eq!(harness.text("search", input).await, "b.md:1: a needle\n");
+    let text = harness.text("search", json!({ "pattern": "nothing" })).await;
     assert_eq!(text, "Nothing matches `nothing`.\n");
 }
 
 #[tokio::test]
 async fn secret_and_binary_files_are_not_searched() {
-    let scene = Scene::new().await;
-    scene.put(".env", "needle=1\n");
-    scene.put("a.bin", b"\0needle\n");
-    scene.put("a.txt", "needle\n");
-    let text = scene.text("search", json!({ "pattern": "needle" })).await;
+    let harness = ToolHarness::new().await;
+    harness.put(".env", "needle=1\n");
+    harness.put("a.bin", b"\0needle\n");
+    harness.put("a.txt", "needle\n");
+    let text = harness.text("search", json!({ "pattern": "needle" })).await;
     assert_eq!(text, "a.txt:1: needle\n[1 file that looks like secrets not searched]\n");
-    let problem = scene
+    let problem = harness
         .problem("search", json!({ "pattern": "needle", "path": ".env" }))
         .await;
     assert!(problem.contains("use `read_file`"), "{problem}");
@@ -119,51 +119,53 @@ async fn secret_and_binary_files_are_not_searched() {
 
 #[tokio::test]
 async fn searching_5000_files_is_bounded() {
-    let scene = Scene::new().await;
+    let harness = ToolHarness::new().await;
     for number in 0..5000 {
         let path = format!("d{}/e{}/f{number}.txt", number % 10, number % 100);
-        scene.put(&path, format!("file {number}\nneedle {number}\n"));
+        harness.put(&path, format!("file {number}\nneedle {number}\n"));
     }
-    let text = scene.text("search", json!({ "pattern": "needle" })).await;
+    let text = harness.text("search", json!({ "pattern": "needle" })).await;
     assert_eq!(text.lines().count(), 201);
     assert!(text.ends_with("[there are more matches; use a narrower `pattern`, `glob` or `path`]\n"));
-    let text = scene.text("search", json!({ "pattern": "needle 4999$" })).await;
+    let text = harness.text("search", json!({ "pattern": "needle 4999$" })).await;
     assert_eq!(text, "d9/e99/f4999.txt:2: needle 4999\n");
-    let text = scene.text("glob", json!({ "pattern": "*.txt" })).await;
+    let text = harness.text("glob", json!({ "pattern": "*.txt" })).await;
     assert_eq!(text.lines().count(), 201);
     assert!(text.contains("[4800 older files left out"), "{text}");
-    scene.client.assert_converged().await;
+    harness.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn matches_in_long_lines_are_bounded() {
-    let scene = Scene::new().await;
-    scene.put("a.js", format!("{}needle\n", "x".repeat(1 << 20)).repeat(3));
-    let text = scene.text("search", json!({ "pattern": "needle" })).await;
+    let harness = ToolHarness::new().await;
+    harness.put("a.js", format!("{}needle\n", "x".repeat(1 << 20)).repeat(3));
+    let text = harness.text("search", json!({ "pattern": "needle" })).await;
     assert!(text.len() < 2000, "{}", text.len());
 }
 
-/// The runtime ends only when the thread that searches has ended, and there is more to search than it could in hours.
+/// The runtime shuts down only when the search thread has ended, and the tree would take hours.
 #[test]
 fn cancelling_stops_a_search() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let dir = runtime.block_on(async {
-        let scene = Scene::with(patient()).await;
-        scene.put("0", "abcdefghij klmnopqrst uvwxyz\n".repeat(300_000));
+        let harness = ToolHarness::with(patient()).await;
+        harness.put("0", "abcdefghij klmnopqrst uvwxyz\n".repeat(300_000));
         for number in 1..2000 {
-            let link = scene.inside.join(number.to_string());
-            std::fs::hard_link(scene.inside.join("0"), link).expect("a link");
+            let link = harness.inside.join(number.to_string());
+            std::fs::hard_link(harness.inside.join("0"), link).expect("a link");
         }
-        scene.begin("search", json!({ "pattern": r"[a-z]+\d{3}[a-z]$" })).await;
-        scene.client.call_in(&scene.uris.chat, "running").await;
-        scene.cancel().await;
-        scene.into_dir()
+        harness
+            .begin("search", json!({ "pattern": r"[a-z]+\d{3}[a-z]$" }))
+            .await;
+        harness.client.call_in(&harness.uris.chat, "running").await;
+        harness.cancel().await;
+        harness.into_dir()
     });
     drop(runtime);
     drop(dir);
 }
 
-/// Time runs out before the tree does, and the model is told.
+/// The search times out, and the model is told.
 #[tokio::test]
 async fn a_search_that_times_out_returns_partial_results() {
     let settings = ToolSettings {
@@ -173,8 +175,8 @@ async fn a_search_that_times_out_returns_partial_results() {
         },
         ..ToolSettings::default()
     };
-    let scene = Scene::with(settings).await;
-    scene.put("a", "needle\n");
-    let text = scene.text("search", json!({ "pattern": "needle" })).await;
+    let harness = ToolHarness::with(settings).await;
+    harness.put("a", "needle\n");
+    let text = harness.text("search", json!({ "pattern": "needle" })).await;
     assert!(text.contains("it took too long to see all of the tree"), "{text}");
 }

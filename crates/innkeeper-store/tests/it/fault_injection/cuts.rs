@@ -36,7 +36,7 @@ async fn cut(run: &Run, recording: &Recording, cut: usize, seed: u64) {
 async fn p1_f5_a_power_cut_at_any_point_loses_nothing_acknowledged() {
     let mut random = Random::new(51);
     let mut done = 0;
-    // Several runs: a run is one of many ways in which threads can meet.
+    // Several runs, because thread scheduling differs between them.
     while done < images() {
         let (run, recording) = work(random.number()).await;
         for _ in 0..images().div_ceil(5).min(images() - done) {
@@ -90,7 +90,7 @@ async fn p1_f5_a_power_cut_after_a_kill_loses_nothing_acknowledged() {
     println!("power cuts after kills: {} images, 0 losses", 3 * lives);
 }
 
-/// Enough is written that it is moved from the write-ahead log into the file meanwhile.
+/// Writes enough to trigger checkpoints.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_f5_a_power_cut_during_a_checkpoint_loses_nothing_acknowledged() {
     let mut run = Run::begin(55).await;
@@ -109,7 +109,7 @@ async fn p1_f5_a_power_cut_during_a_checkpoint_loses_nothing_acknowledged() {
     println!("power cuts while the log is moved: {images} images, 0 losses");
 }
 
-/// The tests above would notice: on a disk that only says that it syncs, they find losses.
+/// Proves that the tests above would notice: on a disk that ignores syncs they find losses.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_f5_a_disk_that_ignores_syncs_is_detected() {
     let mut run = Run::begin(54).await;

@@ -1,4 +1,4 @@
-//! Everything that a journal keeps, as text to compare.
+//! A textual digest of a journal's content, for comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,8 +9,8 @@ use innkeeper_core::stored::{Batch, ListPage, Record, StoredChat, StoredFrame, S
 use innkeeper_host::{Journal, Lease};
 use serde_json::Value;
 
-/// Tells everything about a journal that its records decide: not which appends were merged, what is
-/// kept for replay alone, nor which sessions it would rather have looked after.
+/// Describes everything that the records determine. Excludes merged appends, actions retained for replay only, and
+/// the list of unsettled sessions.
 pub async fn digest(journal: &dyn Journal, lease: &Lease) -> String {
     let mut out = format!("{} sessions\n", lease.sessions);
     for client in &lease.clients {
@@ -75,7 +75,7 @@ fn describe(out: &mut String, session: &StoredSession, source: &dyn TurnSource) 
     });
 }
 
-/// The part of a log that is not in a document, with every run of appends as one.
+/// Returns the part of a log that is newer than the document, with merged appends.
 fn folding_log(out: &mut String, log: &[StoredFrame], folded: impl Fn(&str) -> Option<Seq>) {
     assert!(log.is_sorted_by(|a, b| a.seq < b.seq), "a log is in order");
     let mut channels: BTreeMap<&str, Vec<(String, String, Seq)>> = BTreeMap::new();
@@ -116,8 +116,8 @@ fn folding_log(out: &mut String, log: &[StoredFrame], folded: impl Fn(&str) -> O
     }
 }
 
-/// Checks that what is left of logs has no holes: from the first action of a channel that is there
-/// on, everything is there that was said, and nothing that was not.
+/// Checks that logs have no gaps: from the first retained action of a channel on, every action is there, and nothing
+/// else.
 pub async fn check_logs(journal: &dyn Journal, batches: &[Batch]) {
     let mut said: BTreeMap<&str, BTreeSet<Seq>> = BTreeMap::new();
     for record in batches.iter().flat_map(|batch| &batch.records) {

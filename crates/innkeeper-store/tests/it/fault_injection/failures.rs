@@ -1,4 +1,4 @@
-//! A disk that fails and comes back while the journal is at work (P14, F6, F7).
+//! A disk that fails and recovers while the journal is running (P14, F6, F7).
 
 use innkeeper_core::stored::ListPage;
 use innkeeper_faults::{Fault, Op, Random};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::fault_injection::run::{Run, journal_on};
 
-/// Appends until the disk fails, at most so many batches.
+/// Appends at most this many batches, until the disk fails.
 async fn work_until_failure(run: &mut Run, batches: usize) -> Option<JournalError> {
     for _ in 0..batches {
         if let Err(error) = run.append(1).await {
@@ -17,7 +17,7 @@ async fn work_until_failure(run: &mut Run, batches: usize) -> Option<JournalErro
     run.flush().await.err()
 }
 
-/// After a failure nothing is acknowledged, and what was kept can be read.
+/// After a failure nothing is acknowledged, and persisted data can be read.
 async fn check_failed(run: &mut Run, context: &str) {
     let promised = run.promised(run.disk.position()).batches;
     for _ in 0..3 {
@@ -35,7 +35,7 @@ async fn check_failed(run: &mut Run, context: &str) {
     cut_since(run, run.disk.position(), context).await;
 }
 
-/// Power cuts from a position on.
+/// Cuts the power at random positions after a given one.
 async fn cut_since(run: &Run, since: usize, context: &str) {
     let recording = run.disk.recording();
     let mut random = Random::new(since as u64);
@@ -51,7 +51,7 @@ async fn cut_since(run: &Run, since: usize, context: &str) {
     }
 }
 
-/// The disk is good again: the journal revives, without what was not confirmed, and works.
+/// After the disk recovers, the journal revives without the unconfirmed data and works.
 async fn check_revival(run: &mut Run, failed_after: usize, context: &str) {
     let revived = run.journal.revive().await;
     revived.unwrap_or_else(|error| panic!("{context}: no revival: {error}"));
@@ -95,7 +95,7 @@ async fn p14_f7_after_an_error_nothing_is_acknowledged_until_revive() {
             };
             let is_full = matches!(error, JournalError::Full(_));
             assert_eq!(is_full, fault == Fault::Full, "{context}: {error}");
-            // The batch that failed is the last one, unless the flush failed.
+            // The failed batch is the last one, unless the flush failed.
             let failed_after = run.history.batches.len();
             check_failed(&mut run, &context).await;
             check_revival(&mut run, failed_after, &context).await;
@@ -117,7 +117,7 @@ async fn p14_f6_a_full_disk_is_readable_and_the_journal_recovers() {
         let error = work_until_failure(&mut run, 400).await;
         assert!(matches!(error, Some(JournalError::Full(_))), "{context}: {error:?}");
         let failed_after = run.history.batches.len();
-        // Whatever a revival may free, it is not enough.
+        // Reviving frees too little space.
         run.disk.capacity(Some(0));
         check_failed(&mut run, &context).await;
         let error = run.journal.revive().await;
@@ -153,7 +153,7 @@ async fn p9_f7_a_read_error_is_reported_and_changes_nothing() {
     drop(run.journal);
     let mut cases = 0;
     for n in 1.. {
-        // A journal that has just been opened has read little.
+        // A journal that was just opened has read little.
         let journal = journal_on(&run.disk, run.directory.path());
         let lease = journal.open().await.unwrap();
         let sessions = journal.list(everything()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Failures while the file is created, recovered or migrated: what was there before stays (P9, F23).
+//! Failures while the file is created, recovered or migrated: existing data survives (P9, F23).
 
 use std::fs;
 use std::path::Path;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use crate::fault_injection::digest::digest;
 use crate::fault_injection::run::{Run, images, journal_in, journal_on};
 
-/// A data directory, and what opening it brings to light.
-struct Place {
+/// A data directory and the expected result of opening it.
+struct DataDirectory {
     what: &'static str,
     directory: TempDir,
     expected: Found,
@@ -27,9 +27,9 @@ struct Found {
     kept_seq: Seq,
 }
 
-impl Place {
+impl DataDirectory {
     async fn new(what: &'static str, directory: TempDir) -> Self {
-        let mut place = Self {
+        let mut data_dir = Self {
             what,
             directory,
             expected: Found {
@@ -37,9 +37,9 @@ impl Place {
                 kept_seq: Seq(0),
             },
         };
-        let copy = place.copy();
-        place.expected = find(copy.path()).await.0;
-        place
+        let copy = data_dir.copy();
+        data_dir.expected = find(copy.path()).await.0;
+        data_dir
     }
 
     fn copy(&self) -> TempDir {
@@ -51,14 +51,14 @@ impl Place {
         copy
     }
 
-    /// Opens the place on a disk that fails once, and then on a good one.
+    /// Opens the directory on a disk that fails once, and then on a good one.
     async fn survives(&self, op: Op, n: u64, fault: Fault) {
         let context = format!("{}, {fault:?} at {op:?} {n}", self.what);
         let copy = self.copy();
         let disk = Disk::install(copy.path());
         let journal = journal_on(&disk, copy.path());
         disk.fail_nth(op, n, fault);
-        // A start that fails is a start that can be tried again.
+        // A failed start can be repeated.
         let opened = journal.open().await;
         drop(journal);
         disk.clear_faults();
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// What there is in a directory, and the number after which its next life starts.
+/// Returns the content of a directory and the sequence number after which its next journal starts.
 async fn find(directory: &Path) -> (Found, Seq) {
     let journal = journal_in(directory);
     let lease = match journal.open().await {
@@ -88,8 +88,8 @@ async fn find(directory: &Path) -> (Found, Seq) {
     (found, lease.last_seq)
 }
 
-/// All kinds of places.
-async fn places() -> Vec<Place> {
+/// Directories of all kinds.
+async fn data_dirs() -> Vec<DataDirectory> {
     let mut ended = Run::begin(61).await;
     ended.work(20).await;
     ended.flush().await.unwrap();
@@ -103,14 +103,14 @@ async fn places() -> Vec<Place> {
     image.kill(image.len()).write_to(left.path()).unwrap();
 
     vec![
-        Place::new("nothing", TempDir::new().unwrap()).await,
-        Place::new("after a good end", ended.directory).await,
-        Place::new("after a kill", left).await,
-        Place::new("of the earliest version", earliest_version()).await,
+        DataDirectory::new("nothing", TempDir::new().unwrap()).await,
+        DataDirectory::new("after a good end", ended.directory).await,
+        DataDirectory::new("after a kill", left).await,
+        DataDirectory::new("of the earliest version", earliest_version()).await,
     ]
 }
 
-/// Sessions in the earliest format, which opening migrates.
+/// Sessions in the draft format, which opening migrates.
 fn earliest_version() -> TempDir {
     let directory = TempDir::new().unwrap();
     let file = Connection::open(directory.path().join(FILE_NAME)).unwrap();
@@ -144,18 +144,18 @@ fn earliest_version() -> TempDir {
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_f23_an_error_at_any_operation_of_opening_loses_no_data() {
     let mut cases = 0;
-    for place in places().await {
-        let copy = place.copy();
+    for data_dir in data_dirs().await {
+        let copy = data_dir.copy();
         let disk = Disk::install(copy.path());
         journal_on(&disk, copy.path()).open().await.unwrap();
         let counts = disk.counts();
         for op in Op::ALL {
             for n in 1..=counts.of(op) {
-                // Every one of the few, and a sample of the many.
+                // All operations if they are few, otherwise a sample.
                 if n <= 30 || n % 7 == 0 {
                     let fault = if n % 2 == 0 { Fault::Full } else { Fault::Io };
-                    place.survives(op, n, fault).await;
-                    place.survives(op, n, Fault::Stop).await;
+                    data_dir.survives(op, n, fault).await;
+                    data_dir.survives(op, n, Fault::Stop).await;
                     cases += 2;
                 }
             }
@@ -167,24 +167,24 @@ async fn p9_f23_an_error_at_any_operation_of_opening_loses_no_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_f5_a_power_cut_at_any_point_of_opening_loses_no_data() {
     let mut cases = 0;
-    for place in places().await {
-        let copy = place.copy();
+    for data_dir in data_dirs().await {
+        let copy = data_dir.copy();
         let disk = Disk::install(copy.path());
         let journal = journal_on(&disk, copy.path());
         let lease = journal.open().await.unwrap();
         let opened = disk.position();
         drop(journal);
         let recording = disk.recording();
-        // All of the few, and of the many as many as are asked for.
+        // All cuts if they are few, otherwise as many as requested.
         let step = (recording.len() / images()).max(1);
         for cut in (0..=recording.len()).step_by(step) {
             let seed = cut as u64;
             let left = TempDir::new().unwrap();
             let image = recording.power_cut(cut, &mut Random::new(seed));
             image.write_to(left.path()).unwrap();
-            let context = format!("{}, cut {cut} of {}, seed {seed}", place.what, recording.len());
+            let context = format!("{}, cut {cut} of {}, seed {seed}", data_dir.what, recording.len());
             let (found, last_seq) = find(left.path()).await;
-            assert_eq!(found, place.expected, "{context}");
+            assert_eq!(found, data_dir.expected, "{context}");
             if cut >= opened {
                 assert!(
                     last_seq.0 >= lease.last_seq.0 + RESERVED - 1,

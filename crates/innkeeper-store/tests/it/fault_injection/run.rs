@@ -1,4 +1,4 @@
-//! A journal at work on a disk that records and fails, and what it has promised.
+//! A journal on a disk that records and fails, and the promises it has made.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::fault_injection::digest::{check_logs, digest};
 use crate::fault_injection::workload::Workload;
 
-/// How many random cuts to try: a sample, unless told otherwise.
+/// Number of random cuts; a sample by default.
 pub fn images() -> usize {
     let images = std::env::var("INNKEEPER_POWER_CUTS").ok();
     images.map_or(60, |images| images.parse().expect("INNKEEPER_POWER_CUTS is a number"))
@@ -28,14 +28,14 @@ pub fn journal_on(disk: &Disk, directory: &Path) -> SqliteJournal {
     SqliteJournal::new(&directory.join(FILE_NAME), options)
 }
 
-/// A journal on the disk of the machine, as a host opens it.
+/// A journal on the machine's disk, as a host opens it.
 pub fn journal_in(directory: &Path) -> SqliteJournal {
     SqliteJournal::new(&directory.join(FILE_NAME), options())
 }
 
 fn options() -> Options {
     Options {
-        // Little, so that logs are cut while a test runs.
+        // Small limits, so that logs are compacted during a test.
         replay: ReplayLimits {
             age: Duration::from_secs(3600),
             channel_bytes: 3_000,
@@ -46,13 +46,13 @@ fn options() -> Options {
     }
 }
 
-/// What was appended, and what is to be found if so many of the batches were kept.
+/// The appended batches, and the expected content after any number of them.
 pub struct History {
     pub batches: Vec<Batch>,
     digests: Vec<String>,
-    /// The sessions that at least have to be looked after (P4).
+    /// The sessions that must be recovered (P4).
     unsettled: Vec<Vec<String>>,
-    /// A journal that needs no disk to do the same.
+    /// An in-memory journal with the same content.
     model: MemoryJournal,
 }
 
@@ -80,7 +80,7 @@ impl History {
         self.unsettled.push(lease.unsettled);
     }
 
-    /// Forgets what was not kept.
+    /// Drops the batches that were not persisted.
     async fn cut(&mut self, batches: usize) {
         let mut kept = Self::new().await;
         for batch in self.batches.drain(..batches) {
@@ -89,8 +89,7 @@ impl History {
         *self = kept;
     }
 
-    /// Checks that a journal that has just been opened holds the first batches and nothing else
-    /// (P1, F5), and tells how many.
+    /// Checks that a reopened journal has a prefix of the batches and nothing else (P1, F5). Returns its length.
     pub async fn check(&self, journal: &dyn Journal, lease: &Lease, context: &str) -> usize {
         let kept = self
             .batches
@@ -123,26 +122,26 @@ impl History {
     }
 }
 
-/// What holds after a crash at or after a position of the recording.
+/// Promises that hold after a crash at or after a position of the recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
     pub position: usize,
-    /// So many batches are kept.
+    /// This many batches are persisted.
     pub batches: usize,
-    /// A later life starts after this number.
+    /// A later journal starts after this sequence number.
     pub seq: Seq,
 }
 
-/// A life, or several, on one disk.
+/// One or more journal instances on one disk.
 pub struct Run {
     pub directory: TempDir,
     pub disk: Disk,
     pub journal: SqliteJournal,
     pub workload: Workload,
-    /// The workload before each batch, to go back to after a failure.
+    /// The workload before each batch, to roll back to after a failure.
     before: Vec<Workload>,
     pub history: History,
-    /// The position at which each batch was handed over: no earlier crash can know of it.
+    /// The recording position at which each batch was appended. An earlier crash cannot have it.
     handed: Vec<usize>,
     pub promises: Vec<Promise>,
 }
@@ -167,7 +166,7 @@ impl Run {
         run
     }
 
-    /// Goes on where another run was killed.
+    /// Continues after another run was killed.
     pub async fn after_kill(killed: &Self, cut: usize) -> Self {
         let directory = TempDir::new().unwrap();
         let disk = Disk::after_kill(directory.path(), &killed.disk.recording(), cut);
@@ -184,7 +183,7 @@ impl Run {
             directory,
             disk,
             journal,
-            // The one before the first batch that was lost, if any was.
+            // The state before the first lost batch, if any was lost.
             workload: killed.before.get(kept).unwrap_or(&killed.workload).clone(),
             before: killed.before[..kept].to_vec(),
             history,
@@ -200,13 +199,12 @@ impl Run {
         self.promises.push(Promise {
             position: self.disk.position(),
             batches,
-            // The host tells the journal of the last number before it has given out so many more.
+            // The host reports its last sequence number to the journal before it has assigned this many more.
             seq: Seq(given_out.0 + RESERVED - 1),
         });
     }
 
-    /// Appends some batches at once and waits for each. After the first failure there is no
-    /// acknowledgement (F7).
+    /// Appends some batches at once and waits for each. After the first failure nothing may be acknowledged (F7).
     pub async fn append(&mut self, batches: usize) -> Result<(), JournalError> {
         let mut appended = Vec::new();
         for _ in 0..batches {
@@ -238,7 +236,7 @@ impl Run {
         Ok(())
     }
 
-    /// Ends one life and begins the next.
+    /// Closes the journal and opens it again.
     pub async fn again(&mut self) {
         let next = journal_on(&self.disk, self.directory.path());
         drop(std::mem::replace(&mut self.journal, next));
@@ -247,7 +245,7 @@ impl Run {
         self.go_on_from(kept, &lease).await;
     }
 
-    /// Appends for a while, in groups of all sizes, with a flush and a new life now and then.
+    /// Appends for a while in groups of all sizes, with occasional flushes and restarts.
     pub async fn work(&mut self, batches: usize) {
         let mut random = Random::new(batches as u64);
         let end = self.history.batches.len() + batches;
@@ -265,7 +263,7 @@ impl Run {
         }
     }
 
-    /// What has been promised before a crash at a cut.
+    /// Returns the promises made before a crash at a cut.
     pub fn promised(&self, cut: usize) -> Promise {
         let made = self.promises.iter().filter(|promise| promise.position <= cut);
         let none = Promise {
@@ -280,8 +278,7 @@ impl Run {
         })
     }
 
-    /// Continues from what was kept: what was not is as if it had never happened, but for the
-    /// numbers it took.
+    /// Continues from the persisted content. Lost batches count as never appended, except for their sequence numbers.
     pub async fn go_on_from(&mut self, kept: usize, lease: &Lease) {
         let promised = self.promised(self.disk.position());
         assert!(
@@ -299,7 +296,7 @@ impl Run {
         self.workload.seq = seq;
     }
 
-    /// Opens what a crash left behind and checks every promise (P1, P5, F5).
+    /// Opens the image after a crash and checks every promise (P1, P5, F5).
     pub async fn check_image(&self, directory: &Path, cut: usize, context: &str) {
         let journal = journal_in(directory);
         let lease = match journal.open().await {

@@ -1,4 +1,4 @@
-//! What a busy host appends: sessions come, change and go.
+//! The workload of a busy host: sessions are created, changed and removed.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use innkeeper_core::uri::ROOT;
 use innkeeper_core::{ActionFrame, Seq};
 use innkeeper_faults::Random;
 
-/// Batches without end, the same ones for the same seed but for their numbers.
+/// An endless series of batches, determined by a seed except for sequence numbers.
 #[derive(Clone)]
 pub struct Workload {
     random: Random,
-    /// The last number that was given out.
+    /// The last assigned sequence number.
     pub seq: Seq,
     sessions: Vec<Session>,
     names: usize,
@@ -42,8 +42,8 @@ impl Workload {
         }
     }
 
-    /// What happens next. Every batch has a last number of its own, so that it can be told which
-    /// was the last one to be kept.
+    /// Returns the next batch. Every batch has its own last sequence number, so that the last persisted batch can be
+    /// identified.
     pub fn next(&mut self) -> Batch {
         let what = self.random.below(100);
         let mut records = if self.sessions.iter().all(|session| session.chats.is_empty()) {
@@ -64,11 +64,11 @@ impl Workload {
                 _ => self.root(),
             }
         };
-        // What one input led to is kept together, however little the parts have to do with another.
+        // Records of one input are persisted together, however unrelated they are.
         if self.random.percent(10) && self.sessions.iter().any(|session| !session.chats.is_empty()) {
             records.extend(self.stream());
         }
-        // Numbers also go to what is not kept, now and then to a great deal of it.
+        // Sequence numbers are also used for actions that are not persisted, sometimes for many.
         let skipped = if self.random.percent(5) { 20_000 } else { 1 };
         self.seq = Seq(self.seq.0 + skipped);
         Batch { records, seq: self.seq }
@@ -105,7 +105,7 @@ impl Workload {
         )
     }
 
-    /// Streamed output, mostly of one part, as agents talk.
+    /// Streamed output, mostly of one part.
     fn stream(&mut self) -> Vec<Record> {
         let (_, chat) = self.any_chat();
         let count = 1 + self.random.below(12);
@@ -121,7 +121,7 @@ impl Workload {
         (0..count).map(|_| delta(self)).collect()
     }
 
-    /// A turn moves from the log to the completed ones.
+    /// Moves a turn from the log to the completed turns.
     fn end_turn(&mut self) -> Vec<Record> {
         let (session, chat) = self.any_chat();
         let uri = self.sessions[session].uri.clone();
@@ -256,7 +256,7 @@ impl Workload {
         SummaryRecord {
             uri: uri.clone(),
             created_ms: 1_000,
-            // Few different times, so that many sessions are equally late.
+            // Few different times, so that many sessions have the same.
             modified_ms: 2_000 + self.random.below(10) as i64,
             is_archived: self.random.percent(20),
             summary: self.document("summary"),
@@ -281,7 +281,7 @@ impl Workload {
         }
     }
 
-    /// Something to keep: mostly small, sometimes many pages long.
+    /// A document: mostly small, sometimes many pages long.
     fn document(&mut self, what: &str) -> Document {
         let len = match self.random.below(20) {
             0 => 40_000,

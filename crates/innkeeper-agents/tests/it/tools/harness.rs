@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, Notify, mpsc};
 
-/// Calls the tool that the message names, and keeps what a model would have read.
+/// Calls the tool that the message names and records the result for the model.
 #[derive(Clone)]
 struct Caller {
     tools: Arc<Vec<Arc<dyn HostTool>>>,
     answers: mpsc::UnboundedSender<ToolAnswer>,
     give_up: Arc<Notify>,
-    /// A directory that may be read, as that of a skill: `skill`, beside the working directory.
+    /// The directory `skill` beside the working directory, which tools may read.
     readable: Vec<PathBuf>,
 }
 
@@ -61,11 +61,11 @@ impl AgentChat for Caller {
     }
 }
 
-/// A session in a temporary directory, next to one that is outside.
-pub struct Scene {
+/// A session in a temporary directory.
+pub struct ToolHarness {
     /// The working directory.
     pub inside: PathBuf,
-    /// A directory beside it that nothing may touch.
+    /// A directory beside it that tools must not reach.
     pub outside: PathBuf,
     pub client: OfficialClient,
     pub uris: SessionUris,
@@ -77,7 +77,7 @@ pub struct Scene {
     dir: TempDir,
 }
 
-impl Scene {
+impl ToolHarness {
     pub async fn new() -> Self {
         Self::with(ToolSettings::default()).await
     }
@@ -86,7 +86,7 @@ impl Scene {
         Self::set_up(|_| settings, Limits::default()).await
     }
 
-    /// Settings that name the working directory, and a host with limits of its own.
+    /// Uses settings that depend on the working directory, and a host with its own limits.
     pub async fn set_up(settings: impl FnOnce(&Path) -> ToolSettings, limits: Limits) -> Self {
         let dir = TempDir::new().expect("a directory");
         let (inside, outside) = (dir.path().join("inside"), dir.path().join("outside"));
@@ -97,7 +97,7 @@ impl Scene {
         Self::start(dir, inside, outside, settings, limits, directories).await
     }
 
-    /// A session without any working directory.
+    /// Starts a session without a working directory.
     pub async fn nowhere() -> Self {
         let dir = TempDir::new().expect("a directory");
         let path = dir.path().to_owned();
@@ -147,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// Writes a file of the working directory, with the directories it is in.
+    /// Writes a file in the working directory and creates its parent directories.
     pub fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         put(&self.inside.join(path), content);
     }
@@ -162,41 +162,41 @@ impl Scene {
         format!("t{}", self.turns.load(Ordering::Relaxed))
     }
 
-    /// Begins a call.
+    /// Starts a call.
     pub async fn begin(&self, tool: &str, input: Value) {
         self.turns.fetch_add(1, Ordering::Relaxed);
         let message = json!({ "tool": tool, "input": input }).to_string();
         self.client.start_turn(&self.uris.chat, &self.turn(), &message).await;
     }
 
-    /// Waits for the end of the call: what the model reads.
+    /// Waits for the end of the call and returns the result for the model.
     pub async fn answer(&self) -> ToolAnswer {
         self.client.turn_end(&self.uris.chat, &self.turn()).await;
         let answer = self.answers.lock().await.try_recv();
         answer.expect("the tool has answered")
     }
 
-    /// Calls a tool that asks nobody.
+    /// Runs a tool that needs no confirmation.
     pub async fn call(&self, tool: &str, input: Value) -> ToolAnswer {
         self.begin(tool, input).await;
         self.answer().await
     }
 
-    /// Calls a tool and expects it to work: what the model reads.
+    /// Runs a tool that must succeed and returns its text.
     pub async fn text(&self, tool: &str, input: Value) -> String {
         let answer = self.call(tool, input).await;
         assert!(!answer.is_error, "{}", answer.text);
         answer.text
     }
 
-    /// Calls a tool and expects it to fail: what the model reads.
+    /// Runs a tool that must fail and returns its text.
     pub async fn problem(&self, tool: &str, input: Value) -> String {
         let answer = self.call(tool, input).await;
         assert!(answer.is_error, "{}", answer.text);
         answer.text
     }
 
-    /// Begins a call that asks, and returns the question.
+    /// Starts a call that needs confirmation and returns it.
     pub async fn ask(&self, tool: &str, input: Value) -> Value {
         self.begin(tool, input).await;
         self.question().await
@@ -206,7 +206,7 @@ impl Scene {
         self.client.call_in(&self.uris.chat, "pending-confirmation").await
     }
 
-    /// Waits until the call asks, and returns the question; `None` if it ends without asking.
+    /// Waits until the call needs confirmation and returns it; `None` if it ends without.
     pub async fn question_or_end(&self) -> Option<Value> {
         let (chat, turn) = (&self.uris.chat, self.turn());
         let asks = |view: &View| {
@@ -221,25 +221,25 @@ impl Scene {
         asks(&self.client.view())
     }
 
-    /// Answers a question.
+    /// Sends a decision.
     pub async fn decide(&self, call: &Value, decision: Value) {
         let action = about("chat/toolCallConfirmed", &self.turn(), call, decision);
         self.client.dispatch(&self.uris.chat, action).await;
     }
 
-    /// Allows a call and waits for its end.
+    /// Confirms a call and waits for its end.
     pub async fn approve(&self, call: &Value) -> ToolAnswer {
         self.decide(call, json!({ "approved": true })).await;
         self.answer().await
     }
 
-    /// Calls a tool that asks, and allows it.
+    /// Runs a tool and confirms it.
     pub async fn approved(&self, tool: &str, input: Value) -> ToolAnswer {
         let call = self.ask(tool, input).await;
         self.approve(&call).await
     }
 
-    /// Allows a call with another input and waits for its end.
+    /// Confirms a call with an edited input and waits for its end.
     pub async fn approve_edited(&self, call: &Value, input: &str) -> ToolAnswer {
         self.decide(call, json!({ "approved": true, "editedToolInput": input }))
             .await;
@@ -251,29 +251,29 @@ impl Scene {
         self.client.cancel_turn(&self.uris.chat, &self.turn()).await;
     }
 
-    /// Has the agent drop the call, and waits for the end of its turn.
+    /// Makes the agent drop the call and waits for the end of the turn.
     pub async fn give_up(&self) {
         self.give_up.notify_one();
         self.client.turn_end(&self.uris.chat, &self.turn()).await;
     }
 
-    /// Ends everything but the directory.
+    /// Stops the host and keeps the directory.
     pub fn into_dir(self) -> TempDir {
         self.dir
     }
 
-    /// The call as people see it now.
+    /// Returns the call as clients see it.
     pub fn shown(&self) -> Value {
         let mut calls = self.client.view().tool_calls(&self.uris.chat);
         calls.pop().expect("a call")
     }
 
-    /// A link to a file of the working directory, as people get it.
+    /// Returns the Markdown link to a file of the working directory.
     pub fn link(&self, path: &str) -> String {
         format!("[{path}](file://{})", self.inside.join(path).display())
     }
 
-    /// What people read of how the call went.
+    /// Returns the summary of the call for clients.
     pub fn summary(&self) -> String {
         let call = self.shown();
         let message = &call["pastTenseMessage"];
@@ -281,7 +281,7 @@ impl Scene {
         words.unwrap_or_else(|| panic!("no message: {call}")).to_owned()
     }
 
-    /// Waits until people see a text in the content of the running call.
+    /// Waits until the content of the running call contains a text.
     pub async fn shows(&self, text: &str) {
         self.client
             .until(&format!("the call shows {text}"), |view| {
@@ -300,7 +300,7 @@ pub fn put(path: &Path, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).expect("a file");
 }
 
-/// A pipe with a name.
+/// Creates a named pipe.
 pub fn fifo(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");

@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! Test harness for customizations.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use innkeeper_testkit::raw::Address;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Finds the same in every session.
+/// Returns the same customizations for every session.
 struct Shelf(Arc<Kit>);
 
 impl Customizations for Shelf {
@@ -30,7 +30,7 @@ impl Customizations for Shelf {
     }
 }
 
-/// Reads files as they are now.
+/// Reads the current content of files.
 struct OnDisk;
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl Texts for OnDisk {
     }
 }
 
-/// A hook for one tool, before it is called.
+/// A hook that runs before calls of one tool.
 struct BeforeTool<F>(&'static str, F);
 
 #[async_trait]
@@ -59,13 +59,14 @@ impl<F: Fn(&HookCall) -> HookOutcome + Send + Sync + 'static> Hooks for BeforeTo
     }
 }
 
-/// Files, and what is made of them. `dir` has the working directory `work`, and is otherwise out of reach.
-pub struct Shop {
+/// The files of a test and their customizations. `dir` contains the working directory `work`; everything else in it
+/// is outside.
+pub struct AgentFixture {
     pub dir: TempDir,
     pub kit: Kit,
 }
 
-impl Shop {
+impl AgentFixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("work")).expect("a directory");
@@ -80,7 +81,7 @@ impl Shop {
         self.dir.path().join("work")
     }
 
-    /// Writes a file, by its path from `dir`.
+    /// Writes a file at a path relative to `dir`.
     pub fn put(&self, path: &str, text: &str) -> PathBuf {
         let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().expect("in a directory")).expect("a directory");
@@ -100,7 +101,7 @@ impl Shop {
         }
     }
 
-    /// A rule for files, or one that always holds if there are no globs.
+    /// Adds a rule for files, or one that always applies if there are no globs.
     pub fn rule(mut self, name: &str, globs: &[&str], text: &str) -> Self {
         let about = self.about(&format!("work/rules/{name}.md"), name, text);
         self.kit.rules.push(Rule {
@@ -112,16 +113,16 @@ impl Shop {
         self
     }
 
-    /// A rule that nobody said when to apply.
+    /// Adds a rule without globs.
     pub fn rule_on_request(self, name: &str, text: &str) -> Self {
-        let mut shop = self.rule(name, &[], text);
-        if let Some(rule) = shop.kit.rules.last_mut() {
+        let mut fixture = self.rule(name, &[], text);
+        if let Some(rule) = fixture.kit.rules.last_mut() {
             rule.always = false;
         }
-        shop
+        fixture
     }
 
-    /// A skill outside the working directory, with a directory of its own.
+    /// Adds a skill with its own directory outside the working directory.
     pub fn skill(mut self, name: &str, text: &str) -> Self {
         let about = self.about(&format!("home/skills/{name}/SKILL.md"), name, text);
         self.kit.skills.push(Skill {
@@ -151,17 +152,21 @@ impl Shop {
         self
     }
 
-    /// Has a hook look at the calls of a tool.
+    /// Adds a hook for the calls of a tool.
     pub fn hook(&mut self, tool: &'static str, outcome: impl Fn(&HookCall) -> HookOutcome + Send + Sync + 'static) {
         self.kit.hooks = Arc::new(BeforeTool(tool, outcome));
     }
 
-    pub async fn open(self, script: impl Into<Script>) -> Scene {
+    pub async fn open(self, script: impl Into<Script>) -> AgentSession {
         self.open_with(script, |_| {}).await
     }
 
-    /// Opens the doors: a host, a client, a session.
-    pub async fn open_with(self, script: impl Into<Script>, change: impl FnOnce(&mut ModelAgentSettings)) -> Scene {
+    /// Starts a host, a client and a session.
+    pub async fn open_with(
+        self,
+        script: impl Into<Script>,
+        change: impl FnOnce(&mut ModelAgentSettings),
+    ) -> AgentSession {
         let server = ModelServer::start(script).await;
         let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().expect("a URL"));
         let mut settings = ModelAgentSettings::new("scripted", "Scripted", endpoint, Key::NotNeeded);
@@ -186,7 +191,7 @@ impl Shop {
         let work = format!("file://{}", self.dir.path().join("work").display());
         let params = json!({ "provider": "scripted", "workingDirectories": [work] });
         let uris = client.create_session_with("work", params).await;
-        Scene {
+        AgentSession {
             server,
             client,
             uris,
@@ -197,8 +202,8 @@ impl Shop {
     }
 }
 
-/// A session under way.
-pub struct Scene {
+/// A running session.
+pub struct AgentSession {
     pub server: ModelServer,
     pub client: OfficialClient,
     pub uris: SessionUris,
@@ -207,7 +212,7 @@ pub struct Scene {
     _host: Host,
 }
 
-impl Scene {
+impl AgentSession {
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
@@ -216,7 +221,7 @@ impl Scene {
         self.client.run_turn(&self.uris.chat, id, text).await
     }
 
-    /// Runs a turn whose message has more than words.
+    /// Runs a turn whose message has attachments or a selected agent.
     pub async fn run_with(&self, id: &str, text: &str, more: Value) -> Turn {
         let mut action = turn_started(id, text);
         for (field, value) in more.as_object().expect("fields") {
@@ -235,7 +240,7 @@ impl Scene {
     }
 }
 
-/// The rules that a turn shows: names and reasons.
+/// Returns the names and reasons of the rules that a turn lists.
 pub fn rules(turn: &Turn) -> Vec<(String, String)> {
     let usage = serde_json::to_value(turn).expect("JSON");
     let rules = usage["usage"]["_meta"]["innkeeper.rules"].as_array().cloned();
@@ -247,7 +252,7 @@ pub fn rules(turn: &Turn) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What the host and people said, as a request has it.
+/// Returns the user messages of a request, including those of the host.
 pub fn users(asked: &ReceivedRequest) -> Vec<String> {
     let said = asked.said().into_iter();
     said.filter_map(|said| match said {
@@ -257,7 +262,7 @@ pub fn users(asked: &ReceivedRequest) -> Vec<String> {
     .collect()
 }
 
-/// The notices and the error of a turn, as JSON.
+/// Returns the notices and the error of a turn as JSON.
 pub fn remarks(turn: &Turn) -> String {
     let parts = turn.response_parts.iter();
     let remarks: Vec<&ResponsePart> = parts
@@ -266,7 +271,7 @@ pub fn remarks(turn: &Turn) -> String {
     serde_json::to_string(&remarks).expect("JSON")
 }
 
-/// How often a text is in what a request has.
+/// Counts the occurrences of a text in a request.
 pub fn count(asked: &ReceivedRequest, text: &str) -> usize {
     let said = asked.said().into_iter().map(|said| format!("{said:?}"));
     said.map(|said| said.matches(text).count()).sum::<usize>() + asked.system().matches(text).count()

@@ -155,8 +155,8 @@ impl Recorder {
     }
 
     pub(crate) fn truncated(&mut self, inode: Inode, size: u64) {
-        if let Some(kept) = self.sizes.get_mut(&inode) {
-            *kept = size;
+        if let Some(current) = self.sizes.get_mut(&inode) {
+            *current = size;
         }
         self.push(Event::Truncate { inode, size });
     }

@@ -46,8 +46,8 @@ impl Registration {
         let mount = Box::leak(Box::new(Mount { real, inner }));
         // SAFETY: a registered VFS is a valid structure that outlives the process's use of SQLite.
         let ordinary = unsafe { *real };
-        // Functions that are not replaced get this structure as their first argument. Those of the default VFS on
-        // Unix do not use it.
+        // Functions that are not replaced get this structure as their first argument. The default VFS on
+        // Unix does not use it.
         let vfs = Box::leak(Box::new(sqlite3_vfs {
             szOsFile: ordinary.szOsFile + size_of::<File>() as c_int,
             pNext: ptr::null_mut(),
@@ -358,11 +358,11 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, buffer: *const c_void, len: 
 /// Returns how many bytes do not fit when a file is written up to `end`.
 fn missing(state: &State, inode: Inode, end: u64) -> u64 {
     let growth = state.recorder.growth(inode, end);
-    let room = state
+    let free = state
         .plan
         .capacity
         .map(|capacity| capacity.saturating_sub(state.recorder.used()));
-    room.map_or(0, |room| growth.saturating_sub(room))
+    free.map_or(0, |free| growth.saturating_sub(free))
 }
 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: sqlite3_int64) -> c_int {

@@ -32,7 +32,7 @@ pub enum ErrorKind {
 pub struct StoreError {
     /// Kind of the error.
     pub kind: ErrorKind,
-    /// What happened, what it means and what to do.
+    /// Message for the user: cause, consequence and remedy.
     pub message: String,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct QueuedBatch {
     reply: Option<Reply<()>>,
 }
 
-/// What the writer does next.
+/// Next work of the writer.
 #[derive(Debug)]
 pub(crate) enum Work {
     Group(Group),

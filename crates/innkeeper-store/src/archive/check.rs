@@ -21,9 +21,9 @@ pub struct Finding {
     pub session: Option<String>,
     /// The problem.
     pub what: String,
-    /// What it means for users.
+    /// Consequence for users.
     pub meaning: String,
-    /// What to do.
+    /// Remedy.
     pub remedy: String,
     /// True if data is lost or unreadable; false if it is only information.
     pub is_damage: bool,

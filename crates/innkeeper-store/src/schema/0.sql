@@ -1,5 +1,5 @@
--- The earliest draft, which was never released. Tests build it, to have something to migrate from: sessions without
--- archiving, without a table of contents for turns, and without checksums.
+-- The first draft, which was never released. Tests create it to test migrations. It has no archiving, no index of turns
+-- and no checksums.
 CREATE TABLE host (
     reserved  INTEGER NOT NULL,
     kept      INTEGER NOT NULL

@@ -1,6 +1,8 @@
--- Version 1. Every table but `unsettled` and `garbage` carries checksums over what its rows say.
+-- Version 1. Every table except `unsettled` and `garbage` has row checksums.
+--
+-- SQLite stores the text of a statement with its comments: do not edit comments inside statements.
 
--- The host itself: one row, changed by every transaction.
+-- The host: one row, updated by every transaction.
 CREATE TABLE host (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     reserved    INTEGER NOT NULL,  -- no number above this was ever given out
@@ -13,9 +15,8 @@ CREATE TABLE host (
     row_check   INTEGER NOT NULL
 ) STRICT;
 
--- What has a URI and a log: the root (kind 0), sessions (1) and chats (2), sessions that are only known from
--- a chat (3), sessions in which nobody has written anything yet (4),
--- and from version 2 on sessions whose deletion can be undone (5).
+-- Channels with a log: the root (kind 0), sessions (1), chats (2), sessions that only a chat refers to (3), drafts in
+-- which no user has written yet (4), and since version 2 deleted sessions that can be restored (5).
 CREATE TABLE channel (
     id         INTEGER PRIMARY KEY,
     uri        TEXT NOT NULL UNIQUE,
@@ -28,10 +29,10 @@ CREATE TABLE channel (
     row_check  INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX channel_by_session ON channel (session, id);
--- A second way to a URI. What is only missing from the first one is damaged, and not free to be created anew.
+-- A second index of URIs. A URI that only the first index lacks is damaged and must not be created again.
 CREATE INDEX channel_by_hash ON channel (uri_hash);
 
--- A channel as it was at `seq`.
+-- The state of a channel at `seq`.
 CREATE TABLE document (
     channel    INTEGER PRIMARY KEY REFERENCES channel (id),
     seq        INTEGER NOT NULL,
@@ -39,7 +40,7 @@ CREATE TABLE document (
     body       BLOB NOT NULL
 ) STRICT;
 
--- What lists show of a session. One in which nobody has written anything yet has no row.
+-- The summary of a session for lists. Drafts have no row.
 CREATE TABLE summary (
     session      INTEGER PRIMARY KEY REFERENCES channel (id),
     uri          TEXT NOT NULL,
@@ -51,7 +52,7 @@ CREATE TABLE summary (
 ) STRICT;
 CREATE INDEX summary_by_time ON summary (modified_ms DESC, uri DESC);
 
--- The sessions to look after when a host starts.
+-- The sessions to recover when a host starts.
 CREATE TABLE unsettled (
     session  INTEGER PRIMARY KEY REFERENCES channel (id)
 ) STRICT;
@@ -70,7 +71,7 @@ CREATE TABLE log (
 ) STRICT;
 CREATE UNIQUE INDEX log_by_channel ON log (channel, seq);
 
--- The bodies of completed turns, apart from their table of contents. Chats that start as a copy share them.
+-- The bodies of completed turns, apart from their index. Forked chats share them.
 CREATE TABLE body (
     id    INTEGER PRIMARY KEY,
     body  BLOB NOT NULL
@@ -89,12 +90,12 @@ CREATE TABLE turn (
 CREATE INDEX turn_by_id ON turn (chat, id);
 CREATE INDEX turn_by_body ON turn (body);
 
--- Bodies that may be nobody's any more. They are removed little by little, when nothing else is to do.
+-- Bodies that may have no reference left. Compaction removes them in small steps.
 CREATE TABLE garbage (
     body  INTEGER PRIMARY KEY
 ) STRICT;
 
--- The clients to remember, for `reconnect`.
+-- The persisted clients, for `reconnect`.
 CREATE TABLE client (
     id         TEXT PRIMARY KEY,
     touched    INTEGER NOT NULL UNIQUE,

@@ -1,5 +1,4 @@
--- Version 2 adds sessions whose deletion can be undone: what lists showed of them, with the checksum that it had there,
--- and when they were deleted.
+-- Version 2 adds deleted sessions that can be restored: their summary with its checksum, and the time of the deletion.
 CREATE TABLE deleted (
     session        INTEGER PRIMARY KEY REFERENCES channel (id),
     uri            TEXT NOT NULL,

@@ -57,7 +57,7 @@ pub trait HostTool: Send + Sync + 'static {
         None
     }
 
-    /// What clients show while the input is being streamed.
+    /// The text that clients show while the input is being streamed.
     fn announcement(&self) -> Option<Announcement> {
         None
     }
@@ -83,7 +83,7 @@ impl Announcement {
     }
 }
 
-/// Where a call works.
+/// The directories that a call may use.
 #[derive(Debug, Clone, Default)]
 pub struct ToolEnv {
     /// Working directories as `file:` URIs. Relative paths start at the first one.
@@ -105,7 +105,7 @@ impl ToolEnv {
 
 /// Lists the files below a directory as sorted relative paths, at most `most`, and returns whether the list is
 /// complete. Blocks.
-pub(crate) fn list_files(directory: &Path, most: usize) -> Result<(Vec<String>, bool), String> {
+pub(crate) fn list_files(directory: &Path, limit: usize) -> Result<(Vec<String>, bool), String> {
     const MAX_ENTRIES: usize = 10_000;
     let env = ToolEnv {
         readable: vec![directory.to_owned()],
@@ -121,19 +121,19 @@ pub(crate) fn list_files(directory: &Path, most: usize) -> Result<(Vec<String>, 
     let mut files = Vec::new();
     let end = walk.run(&place, &mut |found| {
         files.push(found.relative.to_string_lossy().replace(['\n', '\r'], "?"));
-        if files.len() > most {
+        if files.len() > limit {
             return std::ops::ControlFlow::Break(());
         }
         std::ops::ControlFlow::Continue(())
     })?;
-    let is_all = files.len() <= most && end == walk::WalkEnd::Complete;
-    files.truncate(most);
+    let is_all = files.len() <= limit && end == walk::WalkEnd::Complete;
+    files.truncate(limit);
     Ok((files, is_all))
 }
 
 /// Reads at most `most` bytes of a file in a working directory, and returns whether that is the whole file. Fails for
 /// anything outside and for anything but a regular file. Blocks.
-pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(String, bool), String> {
+pub(crate) fn read_prefix(directory: &str, name: &str, limit: usize) -> Result<(String, bool), String> {
     use std::io::Read as _;
     let env = ToolEnv {
         working_directories: vec![directory.to_owned()],
@@ -141,12 +141,12 @@ pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(S
     };
     let place = place::Places::open(&env)?.existing(name)?;
     let mut bytes = Vec::new();
-    let beginning = place.open_file()?.take(most as u64 + 1);
+    let beginning = place.open_file()?.take(limit as u64 + 1);
     let read = std::io::BufReader::new(beginning).read_to_end(&mut bytes);
     read.map_err(|error| place.complaint(&error))?;
-    let is_all = bytes.len() <= most;
+    let is_all = bytes.len() <= limit;
     let text = String::from_utf8_lossy(&bytes);
-    Ok((prefix(&text, most).to_owned(), is_all))
+    Ok((prefix(&text, limit).to_owned(), is_all))
 }
 
 /// Result of a call for the model.

@@ -190,7 +190,7 @@ impl Agent for ModelAgent {
             agent_state: Arc::clone(&self.agent_state),
             model,
             key,
-            turn_usage: SamplingUsage::default(),
+            sampling_usage: SamplingUsage::default(),
         })))
     }
 
@@ -269,8 +269,8 @@ impl AgentChat for ModelChat {
         if wants_compaction {
             return run.compact_on_request(conversation).await;
         }
-        if let Some(told) = conversation.changed_tool_notice(run.toolbox.left_out_notice()) {
-            events.notice(told).await?;
+        if let Some(notice) = conversation.changed_tool_notice(run.toolbox.left_out_notice()) {
+            events.notice(notice).await?;
         }
         run.refresh_pinned(conversation).await?;
         let wants_title = self.agent_state.generate_titles && turn.turns_before == 0 && !turn.resume;

@@ -121,7 +121,7 @@ pub struct ToolOutcome {
 pub struct ToolSpec {
     /// Name: letters, digits, `_` and `-`, at most 64 characters.
     pub name: String,
-    /// What the tool does and when to use it.
+    /// Purpose of the tool and when to use it.
     pub description: String,
     /// JSON Schema of the input, which is an object.
     pub input_schema: Value,

@@ -37,7 +37,7 @@ pub(super) const COMPACT: &str = "/compact";
 /// A conversation with a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Conversation {
-    entries: Vec<Entry>,
+    entries: Vec<ConversationEntry>,
     /// The turn that new messages belong to.
     turn: Option<Arc<str>>,
     /// Ratio of the provider's token count to our estimate.
@@ -51,7 +51,7 @@ pub(super) struct Conversation {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct ConversationEntry {
     pub(super) speaker: Speaker,
     pub(super) message: ModelMessage,
     /// The turn the message belongs to.
@@ -101,8 +101,8 @@ impl Conversation {
         let rest = match summarised {
             Some((count, compacted)) => {
                 let (old, rest) = history.split_at(count);
-                let said = old.iter().filter(|turn| !is_compact(&turn.text));
-                let user_messages: Vec<String> = said
+                let user_turns = old.iter().filter(|turn| !is_compact(&turn.text));
+                let user_messages: Vec<String> = user_turns
                     .flat_map(|turn| std::iter::once(&turn.text).chain(&turn.steered).cloned())
                     .collect();
                 let text = compacted.summary;
@@ -175,8 +175,8 @@ impl Conversation {
             });
             self.push(Speaker::Tools, ModelMessage::ToolResults(results.collect()));
         }
-        for words in &turn.steered {
-            self.push(Speaker::User, user(words.clone()));
+        for text in &turn.steered {
+            self.push(Speaker::User, user(text.clone()));
         }
         if !turn.reply.is_empty() {
             let reply = AssistantPart::Text(turn.reply.clone());
@@ -193,7 +193,7 @@ impl Conversation {
             message
         };
         let tokens = tokens_of(&message);
-        self.entries.push(Entry {
+        self.entries.push(ConversationEntry {
             speaker,
             message,
             turn: self.turn.clone(),
@@ -235,9 +235,9 @@ impl Conversation {
     }
 
     /// Returns true if the latest version of the instruction is in the conversation.
-    pub(super) fn has_pinned_version(&self, wanted: &PinnedInstruction) -> bool {
-        self.latest_pinned(&wanted.id)
-            .is_some_and(|latest| latest.text == wanted.text)
+    pub(super) fn has_pinned_version(&self, instruction: &PinnedInstruction) -> bool {
+        self.latest_pinned(&instruction.id)
+            .is_some_and(|latest| latest.text == instruction.text)
     }
 
     /// Returns true if any version of the instruction is in the conversation.
@@ -257,18 +257,18 @@ impl Conversation {
     /// Removes pinned instructions whose ids are not in `ids` and leaves a note in their place. Instructions for a
     /// single turn stay. Returns true if the persisted memory changed.
     pub(super) fn unpin_missing(&mut self, ids: &HashSet<String>) -> bool {
-        let holds = |pinned: &PinnedInstruction| pinned.only_turn.is_some() || ids.contains(&pinned.id);
+        let stays = |pinned: &PinnedInstruction| pinned.only_turn.is_some() || ids.contains(&pinned.id);
         for entry in &mut self.entries {
             let summed = entry.summary.iter().flat_map(|summary| &summary.pinned);
-            if summed.chain(&entry.pinned).all(holds) {
+            if summed.chain(&entry.pinned).all(stays) {
                 continue;
             }
             if let Some(summary) = &mut entry.summary {
-                summary.pinned.retain(holds);
+                summary.pinned.retain(stays);
                 entry.message = summary.message();
             }
-            for gone in entry.pinned.extract_if(.., |pinned| !holds(pinned)) {
-                gone.remove_from(&mut entry.message);
+            for removed in entry.pinned.extract_if(.., |pinned| !stays(pinned)) {
+                removed.remove_from(&mut entry.message);
             }
             entry.tokens = tokens_of(&entry.message);
         }
@@ -297,8 +297,8 @@ impl Conversation {
     }
 
     /// Adds a steering message of the user. The host records it in the turn.
-    pub(super) fn steer(&mut self, words: String) {
-        self.push(Speaker::User, user(words));
+    pub(super) fn steer(&mut self, text: String) {
+        self.push(Speaker::User, user(text));
     }
 
     /// Returns the notice about left-out tools if it differs from the last one.
@@ -322,7 +322,7 @@ impl Conversation {
     /// Adds results for calls that have none, because providers reject a call without a result. An earlier turn may
     /// have ended at any point.
     pub(super) fn complete_open_calls(&mut self) {
-        let Some(Entry {
+        let Some(ConversationEntry {
             message: ModelMessage::Assistant(parts),
             ..
         }) = self.entries.last()
@@ -346,7 +346,7 @@ impl Conversation {
         self.complete_open_calls();
         if matches!(
             self.entries.last(),
-            None | Some(Entry {
+            None | Some(ConversationEntry {
                 speaker: Speaker::Model,
                 ..
             })
@@ -365,7 +365,7 @@ impl Conversation {
         }
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[ConversationEntry] {
         &self.entries
     }
 
@@ -382,13 +382,13 @@ impl Conversation {
             let summed = entry.summary.iter().flat_map(|summary| &summary.pinned);
             summed.chain(&entry.pinned).cloned()
         });
-        let holds = |pinned: &PinnedInstruction| {
+        let stays = |pinned: &PinnedInstruction| {
             (pinned.only_turn.is_none() || pinned.only_turn == self.turn) && is_available(pinned)
         };
-        summary.pinned = carried_into_summary(pinned.filter(holds).collect());
+        summary.pinned = carried_into_summary(pinned.filter(stays).collect());
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
         let message = summary.message();
-        let entry = Entry {
+        let entry = ConversationEntry {
             speaker: Speaker::Host,
             turn: last.and_then(|entry| entry.turn.clone()),
             summary: Some(summary),
@@ -450,21 +450,21 @@ impl Conversation {
 
 /// Renders the latest turns that fit into [`MAX_ABOUT`] bytes.
 fn transcript(turns: &[PastTurn]) -> String {
-    let mut room = MAX_ABOUT;
-    let told = turns.iter().rev().map_while(|turn| {
-        let told = format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
-        room = room.checked_sub(told.len())?;
-        Some(told)
+    let mut remaining = MAX_ABOUT;
+    let rendered = turns.iter().rev().map_while(|turn| {
+        let rendered = format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
+        remaining = remaining.checked_sub(rendered.len())?;
+        Some(rendered)
     });
-    let mut told: Vec<String> = told.collect();
-    if told.len() < turns.len() {
-        told.push(format!(
+    let mut rendered: Vec<String> = rendered.collect();
+    if rendered.len() < turns.len() {
+        rendered.push(format!(
             "(Its first {} turns are left out.)\n\n",
-            turns.len() - told.len()
+            turns.len() - rendered.len()
         ));
     }
-    told.reverse();
-    told.concat()
+    rendered.reverse();
+    rendered.concat()
 }
 
 /// Returns true if a message has no content to send.

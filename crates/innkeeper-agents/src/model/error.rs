@@ -12,7 +12,7 @@ pub(crate) use messages::quote;
 
 /// An error of a model provider.
 ///
-/// The message says what happened, what it means and what to do. It never contains a key: text of the provider is
+/// The message names the cause, the consequence and the remedy. It never contains a key: text of the provider is
 /// redacted before it is quoted (AUTH-12).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -86,16 +86,16 @@ pub struct Provider {
 
 impl Provider {
     /// Builds an error that quotes the provider's message, if there is one.
-    pub(crate) fn error(&self, kind: ErrorKind, said: &str) -> ProviderError {
+    pub(crate) fn error(&self, kind: ErrorKind, detail: &str) -> ProviderError {
         ProviderError {
             kind,
-            message: messages::message(self, kind, &self.quote(said)),
+            message: messages::message(self, kind, &self.quote(detail)),
             retry_after: None,
         }
     }
 
     /// Redacts and shortens a message of the provider.
-    pub(crate) fn quote(&self, said: &str) -> String {
-        quote(said, &self.secrets)
+    pub(crate) fn quote(&self, detail: &str) -> String {
+        quote(detail, &self.secrets)
     }
 }

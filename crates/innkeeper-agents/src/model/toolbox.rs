@@ -127,9 +127,9 @@ impl Toolbox {
             };
             (spec.name.clone(), of_server)
         });
-        let kept = ToolSelection::select(&offered.collect::<Vec<_>>(), wanted);
-        self.offered.retain(|(spec, _)| kept.names.contains(&spec.name));
-        kept
+        let selection = ToolSelection::select(&offered.collect::<Vec<_>>(), wanted);
+        self.offered.retain(|(spec, _)| selection.names.contains(&spec.name));
+        selection
     }
 
     /// Notice about tools that the model is not offered.
@@ -223,7 +223,7 @@ type ExternalTool<'a> = (&'a str, [&'a Option<String>; 2], Option<&'a Value>, To
 impl ToolboxBuilder {
     /// Adds the tools that all providers accept, up to the size limit.
     fn all<'a>(&mut self, tools: impl Iterator<Item = ExternalTool<'a>>) {
-        let mut room = MAX_CLIENT_BYTES;
+        let mut remaining = MAX_CLIENT_BYTES;
         for (given_name, description, schema, tool) in tools {
             let name = unique(given_name, &self.names);
             let Some(input_schema) = schema::normalize(schema) else {
@@ -237,11 +237,11 @@ impl ToolboxBuilder {
                 input_schema,
             };
             let bytes = spec.description.len() + spec.input_schema.to_string().len();
-            if self.toolbox.offered.len() >= MAX_TOOLS || bytes > room {
+            if self.toolbox.offered.len() >= MAX_TOOLS || bytes > remaining {
                 self.toolbox.left_out.push(given_name.to_owned());
                 continue;
             }
-            room -= bytes;
+            remaining -= bytes;
             self.names.insert(name);
             self.toolbox.offered.push((spec, tool));
         }
@@ -381,8 +381,8 @@ mod tests {
             ..McpTool::default()
         };
         let mut toolbox = Toolbox::new(&[], Vec::new(), &[tool("ping"), tool("pong")], &[]);
-        let kept = toolbox.restrict_to(&["Read".to_owned(), "mcp__srv__ping".to_owned()]);
-        assert_eq!(kept.unknown, ["Read"]);
+        let selection = toolbox.restrict_to(&["Read".to_owned(), "mcp__srv__ping".to_owned()]);
+        assert_eq!(selection.unknown, ["Read"]);
         assert!(toolbox.has("srv__ping") && !toolbox.has("srv__pong"));
     }
 

@@ -114,7 +114,7 @@ impl<'a> TurnRun<'a> {
             }
             // The user may steer between rounds and before the turn ends.
             match self.events.steering().await? {
-                Some(words) => conversation.steer(words),
+                Some(text) => conversation.steer(text),
                 None if is_done && hook_context::may_stop(conversation, self.events).await? => {
                     return self.end(stop, has_text).await;
                 }
@@ -201,7 +201,7 @@ impl<'a> TurnRun<'a> {
             let counted = conversation.estimated_tokens() + overhead;
             let request = self.request(conversation, system);
             let mut answer = ModelAnswer::default();
-            let heard = match self.ask(&request).await {
+            let outcome = match self.ask(&request).await {
                 Ok(stream) => answer.read_stream(stream, self.events, &self.toolbox).await,
                 Err(broken) => Err(broken),
             };
@@ -215,7 +215,7 @@ impl<'a> TurnRun<'a> {
             if has_text || !calls.is_empty() {
                 conversation.push(Speaker::Model, ModelMessage::Assistant(parts));
             }
-            match heard {
+            match outcome {
                 Ok(()) => {
                     self.report_usage(turn_usage).await?;
                     return Ok(Round { calls, stop, has_text });
@@ -244,7 +244,7 @@ impl<'a> TurnRun<'a> {
             agent_state: Arc::clone(self.agent_state),
             model: self.choice.model.clone(),
             key: self.choice.key.clone(),
-            turn_usage: Arc::clone(&self.sampling_usage),
+            sampling_usage: Arc::clone(&self.sampling_usage),
         })
     }
 
@@ -284,10 +284,10 @@ impl<'a> TurnRun<'a> {
 
     /// Sends the request and shows retries as activity.
     async fn ask(&self, request: &ModelRequest) -> Result<ModelStream, AnswerError> {
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (announcements, mut announced) = mpsc::unbounded_channel();
         let announce = |retry: Retry<'_>| {
             let seconds = retry.after.as_secs_f64().ceil();
-            let _ = tell.send(format!(
+            let _ = announcements.send(format!(
                 "{} Trying again in {seconds} s ({} of {}).",
                 retry.error.message, retry.attempt, retry.of
             ));
@@ -301,7 +301,7 @@ impl<'a> TurnRun<'a> {
             tokio::select! {
                 biased;
                 () = self.events.cancelled() => return Err(AnswerError::Turn(AgentError::Cancelled)),
-                Some(text) = told.recv() => {
+                Some(text) = announced.recv() => {
                     is_waiting = true;
                     self.events.activity(text).await?;
                 }
@@ -334,8 +334,8 @@ impl<'a> TurnRun<'a> {
     /// (AUTH-09). A key that merely lacks a permission is kept.
     async fn failure(&self, error: ProviderError) -> AgentError {
         if let (ErrorKind::Auth, true, Some(key)) = (error.kind, self.choice.is_clients_key, &self.choice.key) {
-            let told = self.events.token_refused(&self.agent_state.resource, key).await;
-            if let Err(over) = told {
+            let reported = self.events.token_refused(&self.agent_state.resource, key).await;
+            if let Err(over) = reported {
                 return over;
             }
         }

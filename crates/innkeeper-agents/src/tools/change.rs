@@ -39,7 +39,7 @@ pub(super) struct ChangeTool {
     pub(super) definition: ChangeDefinition,
 }
 
-/// What distinguishes the tools that change files.
+/// Definition of a tool that changes files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChangeDefinition {
     pub(super) spec: fn() -> ToolSpec,

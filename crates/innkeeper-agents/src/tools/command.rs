@@ -74,12 +74,12 @@ impl Request {
         if command.contains('\0') {
             return Err("`command` cannot have a NUL character".to_owned());
         }
-        let most = limits.command_time_max.as_secs();
+        let limit = limits.command_time_max.as_secs();
         Ok(Self {
             command: command.to_owned(),
             directory: input.optional_text("directory")?.map(str::to_owned),
             time: input
-                .number("timeout_seconds", 1, most)?
+                .number("timeout_seconds", 1, limit)?
                 .map_or(limits.command_time, Duration::from_secs),
         })
     }
@@ -101,7 +101,7 @@ impl Request {
 #[async_trait]
 impl HostTool for RunCommand {
     fn spec(&self) -> ToolSpec {
-        let (default, most) = (
+        let (default, limit) = (
             self.limits.command_time.as_secs(),
             self.limits.command_time_max.as_secs(),
         );
@@ -119,7 +119,7 @@ impl HostTool for RunCommand {
                 "properties": {
                     "command": { "type": "string", "description": "The command." },
                     "directory": { "type": "string", "description": "Where to run it; left out, it is the first working directory." },
-                    "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": most, "description": "How long it may take." },
+                    "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": limit, "description": "How long it may take." },
                 },
                 "required": ["command"],
             }),

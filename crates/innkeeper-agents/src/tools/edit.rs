@@ -98,8 +98,8 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedCh
 fn fits(text: &str, times: usize, old: &str, new: &str, limits: &ToolLimits) -> bool {
     let removed = times.checked_mul(old.len());
     let added = times.checked_mul(new.len());
-    let kept = removed.and_then(|removed| text.len().checked_sub(removed));
-    let size = kept.zip(added).and_then(|(kept, added)| kept.checked_add(added));
+    let rest = removed.and_then(|removed| text.len().checked_sub(removed));
+    let size = rest.zip(added).and_then(|(rest, added)| rest.checked_add(added));
     size.is_some_and(|size| size as u64 <= limits.change_bytes)
 }
 

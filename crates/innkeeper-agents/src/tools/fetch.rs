@@ -198,9 +198,9 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     let mut bytes = Vec::new();
     let mut is_whole = true;
     while let Some(chunk) = response.chunk().await.map_err(|error| root_cause(&error))? {
-        let room = limits.fetch_bytes.saturating_sub(bytes.len());
-        bytes.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-        if chunk.len() > room {
+        let remaining = limits.fetch_bytes.saturating_sub(bytes.len());
+        bytes.extend_from_slice(chunk.get(..remaining).unwrap_or(&chunk));
+        if chunk.len() > remaining {
             is_whole = false;
             break;
         }
@@ -209,11 +209,11 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     let is_html = media_type.starts_with("text/html");
     // Convert on a blocking thread: a hostile page may try to take long.
     let reading = tokio::task::spawn_blocking(move || {
-        let words = String::from_utf8_lossy(&bytes);
+        let text_lossy = String::from_utf8_lossy(&bytes);
         if is_html {
-            page::text_of_html(&words)
+            page::text_of_html(&text_lossy)
         } else {
-            words.into_owned()
+            text_lossy.into_owned()
         }
     });
     let mut text = reading

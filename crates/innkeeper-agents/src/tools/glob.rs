@@ -26,7 +26,7 @@ pub(super) struct Glob {
 #[derive(Debug)]
 struct Request {
     pattern: PathPattern,
-    wording: String,
+    source: String,
     path: Option<String>,
     include_ignored: bool,
 }
@@ -34,10 +34,10 @@ struct Request {
 impl Request {
     fn parse(input: &Value) -> Result<Self, String> {
         let input = Input::of(input)?;
-        let wording = input.non_empty_text("pattern", "a pattern such as `src/**/*.rs`")?;
+        let source = input.non_empty_text("pattern", "a pattern such as `src/**/*.rs`")?;
         Ok(Self {
-            pattern: PathPattern::parse("pattern", wording)?,
-            wording: wording.to_owned(),
+            pattern: PathPattern::parse("pattern", source)?,
+            source: source.to_owned(),
             path: input.optional_text("path")?.map(str::to_owned),
             include_ignored: input.flag("include_ignored")?,
         })
@@ -91,15 +91,15 @@ impl HostTool for Glob {
             Ok(request) => request,
             Err(problem) => return outcome::reject(draft, "Did not look for files", problem).await,
         };
-        let wording = quoted(&request.wording);
-        let invocation = Invocation::new(format!("Looks for {wording}")).input(input.to_string());
+        let source = quoted(&request.source);
+        let invocation = Invocation::new(format!("Looks for {source}")).input(input.to_string());
         let call = draft.run(invocation).await?;
         let (places, limits) = (env.clone(), self.limits);
         let done = blocking::run(call.cancelled(), move |cancel| {
             find(&Places::open(&places)?, &request, &limits, cancel)
         })
         .await?;
-        outcome::finish(call, &format!("Did not look for {wording}"), done).await
+        outcome::finish(call, &format!("Did not look for {source}"), done).await
     }
 }
 
@@ -127,7 +127,7 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
     })?;
     // Newest first; files of the same age by name.
     files.sort_by(|(a_time, a), (b_time, b)| b_time.cmp(a_time).then_with(|| a.cmp(b)));
-    let wording = quoted(&request.wording);
+    let source = quoted(&request.source);
     let found = count(files.len(), "file", "files");
     let mut text = String::new();
     for (_, relative) in files.iter().take(limits.glob_files) {
@@ -135,14 +135,14 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
         text.push('\n');
     }
     if files.is_empty() {
-        text = format!("No file fits {wording}.\n");
+        text = format!("No file fits {source}.\n");
     }
     if files.len() > limits.glob_files {
         let more = files.len() - limits.glob_files;
         text.push_str(&format!("[{more} older files left out; use a narrower pattern]\n"));
     }
     text.push_str(incomplete_note(end));
-    Ok(ToolOutput::text(format!("Found {found} for {wording}"), text))
+    Ok(ToolOutput::text(format!("Found {found} for {source}"), text))
 }
 
 /// Note about an incomplete walk.

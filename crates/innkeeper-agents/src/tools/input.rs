@@ -48,16 +48,16 @@ impl<'a> Input<'a> {
     }
 
     /// Returns an optional integer within bounds. Models also write numbers as strings.
-    pub(super) fn number(&self, field: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
+    pub(super) fn number(&self, field: &str, minimum: u64, limit: u64) -> Result<Option<u64>, String> {
         let Some(value) = self.get(field) else { return Ok(None) };
         let number = match value {
             Value::String(text) => text.trim().parse().ok(),
             other => other.as_u64(),
         };
         match number {
-            Some(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            Some(number) if (minimum..=limit).contains(&number) => Ok(Some(number)),
             _ => Err(format!(
-                "`{field}` must be a whole number from {least} to {most}, not {value}"
+                "`{field}` must be a whole number from {minimum} to {limit}, not {value}"
             )),
         }
     }

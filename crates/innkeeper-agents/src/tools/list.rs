@@ -65,16 +65,16 @@ impl HostTool for ListDirectory {
         let name = quoted(path.as_deref().unwrap_or("."));
         let invocation = Invocation::new(format!("Lists {name}")).input(input.to_string());
         let call = draft.run(invocation).await?;
-        let (places, most) = (env.clone(), self.limits.list_entries);
+        let (places, limit) = (env.clone(), self.limits.list_entries);
         let done = blocking::run(call.cancelled(), move |cancel| {
-            list(&Places::open(&places)?, path.as_deref(), most, cancel)
+            list(&Places::open(&places)?, path.as_deref(), limit, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not list {name}"), done).await
     }
 }
 
-fn list(places: &Places, path: Option<&str>, most: usize, cancel: &CancelFlag) -> Result<ToolOutput, String> {
+fn list(places: &Places, path: Option<&str>, limit: usize, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let place = places.existing_or_first(path)?;
     let dir = place.open_dir()?;
     let entries = dir.entries().map_err(|error| place.complaint(&error))?;
@@ -89,7 +89,7 @@ fn list(places: &Places, path: Option<&str>, most: usize, cancel: &CancelFlag) -
     }
     names.sort();
     let mut text = String::new();
-    for name in names.iter().take(most) {
+    for name in names.iter().take(limit) {
         let shown = name.to_string_lossy();
         let line = match dir.symlink_metadata(name) {
             Ok(data) if data.is_dir() => format!("{shown}/"),
@@ -111,8 +111,8 @@ fn list(places: &Places, path: Option<&str>, most: usize, cancel: &CancelFlag) -
     if names.is_empty() {
         return Ok(ToolOutput::text(summary, format!("{} is empty.", place.quoted())).with_markdown(markdown));
     }
-    if names.len() > most || !is_whole {
-        let left_out = names.len().saturating_sub(most);
+    if names.len() > limit || !is_whole {
+        let left_out = names.len().saturating_sub(limit);
         text.push_str(&format!(
             "[{left_out} or more entries left out; use `glob` to narrow it down]\n"
         ));

@@ -90,11 +90,11 @@ pub(super) fn denied(decision: &Decision) -> ToolAnswer {
 
 /// Adds the edited input to the result, so that the model knows what ran.
 pub(super) fn after_edit(answer: ToolAnswer, edited: Option<&str>) -> ToolAnswer {
-    const MOST: usize = 4000;
+    const MAX: usize = 4000;
     let Some(edited) = edited else {
         return answer;
     };
-    let shown = truncate(edited, MOST);
+    let shown = truncate(edited, MAX);
     ToolAnswer {
         text: format!(
             "The person changed the input of this call before allowing it. It ran with:\n{shown}\n\n{}",
@@ -115,17 +115,17 @@ pub(super) fn failed(problem: String) -> ToolAnswer {
 /// Quotes a name or command within a sentence: one line, truncated, with invisible characters escaped, so that
 /// nothing can hide or reorder the rest.
 pub(super) fn quoted(text: &str) -> String {
-    const MOST: usize = 120;
+    const MAX: usize = 120;
     let mut line = String::new();
     // Stop at the limit: commands can be long.
-    for c in text.chars().take(MOST + 1) {
+    for c in text.chars().take(MAX + 1) {
         match c {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => line.push(' '),
             c if is_invisible(c) => line.extend(c.escape_unicode()),
             c => line.push(c),
         }
     }
-    if let Some((end, _)) = line.char_indices().nth(MOST) {
+    if let Some((end, _)) = line.char_indices().nth(MAX) {
         line.truncate(end);
         line.push('…');
     }
@@ -183,11 +183,11 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 /// Truncates a line.
-pub(super) fn shortened(line: &str, most: usize) -> String {
-    match line.char_indices().nth(most) {
+pub(super) fn shortened(line: &str, limit: usize) -> String {
+    match line.char_indices().nth(limit) {
         None => line.to_owned(),
         Some((end, _)) => {
-            let more = line.chars().count() - most;
+            let more = line.chars().count() - limit;
             let start = line.get(..end).unwrap_or_default();
             format!("{start}… [{more} more characters]")
         }

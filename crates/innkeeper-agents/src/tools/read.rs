@@ -41,12 +41,12 @@ struct Request {
 impl Request {
     fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
         let input = Input::of(input)?;
-        let most = limits.read_lines as u64;
+        let limit = limits.read_lines as u64;
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Self {
             path: input.non_empty_text("path", "the path of the file to read")?.to_owned(),
             offset: input.number("offset", 1, u64::from(u32::MAX))?.map_or(1, number),
-            limit: input.number("limit", 1, most)?.map_or(limits.read_lines, number),
+            limit: input.number("limit", 1, limit)?.map_or(limits.read_lines, number),
         })
     }
 }
@@ -201,11 +201,11 @@ impl LinePage {
             passed += read;
             if self.lines >= request.offset && self.shown < request.limit && self.text.len() < limits.read_bytes {
                 let decoded = String::from_utf8_lossy(&line);
-                let mut words = shortened(decoded.trim_end_matches(['\n', '\r']), limits.line_chars);
-                if is_cut && !words.contains("more characters]") {
-                    words.push_str("… [more]");
+                let mut text = shortened(decoded.trim_end_matches(['\n', '\r']), limits.line_chars);
+                if is_cut && !text.contains("more characters]") {
+                    text.push_str("… [more]");
                 }
-                self.text.push_str(&format!("{:>6}\t{words}\n", self.lines));
+                self.text.push_str(&format!("{:>6}\t{text}\n", self.lines));
                 self.shown += 1;
             } else if self.lines >= request.offset && passed > MAX_COUNTED_BYTES {
                 return Ok(());

@@ -38,7 +38,7 @@ pub(super) struct Search {
 #[derive(Debug)]
 struct Request {
     matcher: RegexMatcher,
-    wording: String,
+    source: String,
     path: Option<String>,
     glob: Option<PathPattern>,
     context: usize,
@@ -50,21 +50,21 @@ struct Request {
 impl Request {
     fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
         let input = Input::of(input)?;
-        let wording = input.text("pattern", "a regular expression")?;
-        if wording.is_empty() {
+        let source = input.text("pattern", "a regular expression")?;
+        if source.is_empty() {
             return Err("`pattern` is empty: give a regular expression".to_owned());
         }
         let matcher = RegexMatcherBuilder::new()
             .case_insensitive(input.flag("ignore_case")?)
             .line_terminator(Some(b'\n'))
-            .build(wording)
+            .build(source)
             .map_err(|error| format!("`pattern` is not a regular expression that fits within a line: {error}"))?;
         let glob = input.optional_text("glob")?;
         let number =
             |number: Option<u64>, default| number.map_or(default, |number| usize::try_from(number).unwrap_or(default));
         Ok(Self {
             matcher,
-            wording: wording.to_owned(),
+            source: source.to_owned(),
             path: input.optional_text("path")?.map(str::to_owned),
             glob: glob.map(|glob| PathPattern::parse("glob", glob)).transpose()?,
             context: number(input.number("context", 0, 20)?, 0),
@@ -130,15 +130,15 @@ impl HostTool for Search {
             Ok(request) => request,
             Err(problem) => return outcome::reject(draft, "Did not search", problem).await,
         };
-        let wording = quoted(&request.wording);
-        let invocation = Invocation::new(format!("Searches for {wording}")).input(input.to_string());
+        let source = quoted(&request.source);
+        let invocation = Invocation::new(format!("Searches for {source}")).input(input.to_string());
         let call = draft.run(invocation).await?;
         let (places, limits, secrets) = (env.clone(), self.limits, self.secrets.clone());
         let done = blocking::run(call.cancelled(), move |cancel| {
             search(&Places::open_with(&places, &secrets)?, &request, &limits, cancel)
         })
         .await?;
-        outcome::finish(call, &format!("Did not search for {wording}"), done).await
+        outcome::finish(call, &format!("Did not search for {source}"), done).await
     }
 }
 
@@ -242,7 +242,7 @@ impl<'a> SearchResults<'a> {
         let mut results = FileMatches {
             label,
             request: self.request,
-            room: self.max_bytes.saturating_sub(self.text.len()),
+            remaining: self.max_bytes.saturating_sub(self.text.len()),
             max_matches: self.request.limit.saturating_sub(self.matches),
             text: String::new(),
             matches: 0,
@@ -273,18 +273,18 @@ impl<'a> SearchResults<'a> {
     }
 
     fn done(mut self, end: WalkEnd) -> ToolOutput {
-        let wording = quoted(&self.request.wording);
+        let source = quoted(&self.request.source);
         let files = count(self.files, "file", "files");
         let summary = if self.request.files_only {
-            format!("Searched for {wording} ({files})")
+            format!("Searched for {source} ({files})")
         } else {
             format!(
-                "Searched for {wording} ({} in {files})",
+                "Searched for {source} ({} in {files})",
                 count(self.matches, "match", "matches")
             )
         };
         if self.matches == 0 {
-            self.text = format!("Nothing matches {wording}.\n");
+            self.text = format!("Nothing matches {source}.\n");
         }
         if self.is_full {
             self.text
@@ -304,7 +304,7 @@ struct FileMatches<'a> {
     label: &'a str,
     request: &'a Request,
     /// Remaining bytes.
-    room: usize,
+    remaining: usize,
     max_matches: usize,
     text: String,
     matches: usize,
@@ -314,7 +314,7 @@ struct FileMatches<'a> {
 impl FileMatches<'_> {
     /// Adds a line. Returns false if it does not fit.
     fn add(&mut self, line: &str) -> bool {
-        if self.text.len() + line.len() > self.room {
+        if self.text.len() + line.len() > self.remaining {
             self.is_full = true;
             return false;
         }
@@ -323,10 +323,10 @@ impl FileMatches<'_> {
     }
 
     fn add_line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
-        let words = String::from_utf8_lossy(bytes);
-        let words = shortened(words.trim_end_matches(['\n', '\r']), LINE_CHARS);
+        let text = String::from_utf8_lossy(bytes);
+        let text = shortened(text.trim_end_matches(['\n', '\r']), LINE_CHARS);
         let number = number.unwrap_or_default();
-        self.add(&format!("{}{mark}{number}{mark} {words}\n", self.label))
+        self.add(&format!("{}{mark}{number}{mark} {text}\n", self.label))
     }
 }
 

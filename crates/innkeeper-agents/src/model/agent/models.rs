@@ -56,7 +56,7 @@ impl Model {
             .with_context_window(self.context_window)
             .with_vision(self.accepts_images);
         let info = match self.max_output_tokens {
-            Some(most) => info.with_output_tokens(most),
+            Some(limit) => info.with_output_tokens(limit),
             None => info,
         };
         if self.accepts_effort {

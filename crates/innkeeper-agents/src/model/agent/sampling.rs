@@ -33,36 +33,36 @@ pub(in crate::model) struct TurnSampler {
     pub(in crate::model) agent_state: Arc<AgentState>,
     pub(in crate::model) model: Model,
     pub(in crate::model) key: Option<Secret>,
-    pub(in crate::model) turn_usage: SamplingUsage,
+    pub(in crate::model) sampling_usage: SamplingUsage,
 }
 
 #[async_trait]
 impl Sampler for TurnSampler {
     async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
-        let asked = self.request(request)?;
-        let hearing = self.hear(&asked, &request.stop_sequences);
-        let heard = match tokio::time::timeout(TIME, hearing).await {
-            Ok(heard) => heard.map_err(|error| error.message)?,
+        let model_request = self.request(request)?;
+        let sampling = self.sample_text(&model_request, &request.stop_sequences);
+        let sampled = match tokio::time::timeout(TIME, sampling).await {
+            Ok(sampled) => sampled.map_err(|error| error.message)?,
             Err(_) => return Err(format!("the model did not answer within {} s", TIME.as_secs())),
         };
-        if heard.text.is_empty() && heard.stop == SampledStop::Length {
-            let most = request.max_tokens;
+        if sampled.text.is_empty() && sampled.stop == SampledStop::Length {
+            let limit = request.max_tokens;
             return Err(format!(
-                "the model used all {most} tokens for reasoning; raise `maxTokens`"
+                "the model used all {limit} tokens for reasoning; raise `maxTokens`"
             ));
         }
-        Ok(heard)
+        Ok(sampled)
     }
 
     fn usage(&self) -> Option<Usage> {
-        let turn_usage = self.turn_usage.lock();
+        let sampling_usage = self.sampling_usage.lock();
         let sum = |of: fn(&TokenUsage) -> Option<u32>| {
-            let known = turn_usage.iter().filter_map(of);
+            let known = sampling_usage.iter().filter_map(of);
             known.fold(None, |sum: Option<u32>, tokens| {
                 Some(sum.unwrap_or_default().saturating_add(tokens))
             })
         };
-        (!turn_usage.is_empty()).then(|| Usage {
+        (!sampling_usage.is_empty()).then(|| Usage {
             input_tokens: sum(|usage| usage.input),
             output_tokens: sum(|usage| usage.output),
             cache_read_tokens: sum(|usage| usage.cache_read),
@@ -75,12 +75,12 @@ impl Sampler for TurnSampler {
 impl TurnSampler {
     fn request(&self, request: &SamplingRequest) -> Result<ModelRequest, String> {
         let messages = request.messages.iter().map(|message| self.message(message));
-        let most = self.model.max_output_tokens.unwrap_or(u32::MAX);
+        let limit = self.model.max_output_tokens.unwrap_or(u32::MAX);
         Ok(ModelRequest {
             model: self.model.id.clone(),
             system: request.system_prompt.iter().cloned().collect(),
             messages: messages.collect::<Result<_, _>>()?,
-            max_output_tokens: Some(request.max_tokens.min(most)),
+            max_output_tokens: Some(request.max_tokens.min(limit)),
             temperature: request.temperature,
             effort: self.model.accepts_effort.then_some(Effort::Low),
             ..ModelRequest::default()
@@ -89,13 +89,13 @@ impl TurnSampler {
 
     fn message(&self, message: &SamplingMessage) -> Result<ModelMessage, String> {
         if message.is_assistants {
-            let words = message.parts.iter().map(|part| match part {
+            let parts = message.parts.iter().map(|part| match part {
                 SamplingPart::Text(text) => Ok(AssistantPart::Text(text.clone())),
                 SamplingPart::Image { .. } => {
                     Err("an assistant message cannot contain images; put them into a user message")
                 }
             });
-            return Ok(ModelMessage::Assistant(words.collect::<Result<_, _>>()?));
+            return Ok(ModelMessage::Assistant(parts.collect::<Result<_, _>>()?));
         }
         let parts = message.parts.iter().map(|part| match part {
             SamplingPart::Text(text) => Ok(UserPart::Text(text.clone())),
@@ -109,17 +109,17 @@ impl TurnSampler {
         Ok(ModelMessage::User(parts.collect::<Result<_, _>>()?))
     }
 
-    async fn hear(&self, request: &ModelRequest, stops: &[String]) -> Result<Sampled, ProviderError> {
+    async fn sample_text(&self, request: &ModelRequest, stops: &[String]) -> Result<Sampled, ProviderError> {
         let client = &self.agent_state.client;
         let asking = client.stream_with_retries(request, self.key.as_ref(), &self.agent_state.retry, jitter, |_| {});
         let stream = asking.await?;
         let mut usage_record = UsageRecord {
-            turn_usage: &self.turn_usage,
+            sampling_usage: &self.sampling_usage,
             input: request.messages.iter().map(tokens_of).sum(),
             written: 0,
-            told: None,
+            reported: None,
         };
-        let (text, stop) = listen(stream, stops, &mut usage_record).await?;
+        let (text, stop) = read_until_stop(stream, stops, &mut usage_record).await?;
         Ok(Sampled {
             text,
             model: self.model.id.clone(),
@@ -129,7 +129,7 @@ impl TurnSampler {
 }
 
 /// Reads a stream until it ends or a stop sequence occurs. Not every API supports stop sequences.
-async fn listen(
+async fn read_until_stop(
     mut stream: ModelStream,
     stops: &[String],
     usage_record: &mut UsageRecord<'_>,
@@ -150,7 +150,7 @@ async fn listen(
                     return Ok((text, SampledStop::Length));
                 }
             }
-            ModelEvent::Usage(now) => usage_record.told = Some(now),
+            ModelEvent::Usage(now) => usage_record.reported = Some(now),
             ModelEvent::End(StopReason::Length) => stop = SampledStop::Length,
             ModelEvent::Reasoning(more) => usage_record.written += tokens_in(&more),
             ModelEvent::End(_)
@@ -164,23 +164,23 @@ async fn listen(
 
 /// Records the token usage when it is dropped, because an abandoned answer is billed too.
 struct UsageRecord<'a> {
-    turn_usage: &'a SamplingUsage,
+    sampling_usage: &'a SamplingUsage,
     input: usize,
     written: usize,
-    told: Option<TokenUsage>,
+    reported: Option<TokenUsage>,
 }
 
 impl Drop for UsageRecord<'_> {
     fn drop(&mut self) {
         // Most providers report usage at the end. For an abandoned answer the estimate is used.
         let about = |tokens: usize| Some(u32::try_from(tokens).unwrap_or(u32::MAX));
-        let usage = self.told.unwrap_or_else(|| TokenUsage {
+        let usage = self.reported.unwrap_or_else(|| TokenUsage {
             input: about(self.input),
             output: about(self.written),
             cache_read: None,
         });
-        let mut turn_usage = self.turn_usage.lock();
-        turn_usage.push(usage);
+        let mut sampling_usage = self.sampling_usage.lock();
+        sampling_usage.push(usage);
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             agent_state: Arc::clone(ModelAgent::new(settings).unwrap().agent_state()),
             model: Model::new("m"),
             key: None,
-            turn_usage: SamplingUsage::default(),
+            sampling_usage: SamplingUsage::default(),
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    fn words() -> Vec<SamplingPart> {
+    fn text_parts() -> Vec<SamplingPart> {
         vec![SamplingPart::Text("Go on.".to_owned())]
     }
 
@@ -225,23 +225,23 @@ mod tests {
     async fn mcp12_sampling_ends_at_a_stop_sequence_and_usage_is_counted() {
         let server = ModelServer::start([Reply::words("one END two").deltas([3, 2])]).await;
         let model = model(&server).await;
-        let sampled = model.sample(&request(words())).await.unwrap();
+        let sampled = model.sample(&request(text_parts())).await.unwrap();
         assert_eq!(
             (sampled.text.as_str(), sampled.stop),
             ("one ", SampledStop::StopSequence)
         );
-        let asked = server.requests().pop().unwrap();
-        assert_eq!(asked.body["temperature"], 0.5);
+        let model_request = server.requests().pop().unwrap();
+        assert_eq!(model_request.body["temperature"], 0.5);
         assert_eq!(
-            asked.body["max_completion_tokens"]
+            model_request.body["max_completion_tokens"]
                 .as_u64()
-                .or_else(|| asked.body["max_tokens"].as_u64()),
+                .or_else(|| model_request.body["max_tokens"].as_u64()),
             Some(50)
         );
-        let turn_usage = model.turn_usage.lock();
+        let sampling_usage = model.sampling_usage.lock();
         assert!(
-            turn_usage.iter().all(|usage| usage.output > Some(0)) && turn_usage.len() == 1,
-            "{turn_usage:?}"
+            sampling_usage.iter().all(|usage| usage.output > Some(0)) && sampling_usage.len() == 1,
+            "{sampling_usage:?}"
         );
     }
 
@@ -249,14 +249,14 @@ mod tests {
     async fn mcp12_sampling_rejects_unsupported_images_without_a_request() {
         let server = ModelServer::start([]).await;
         let mut model = model(&server).await;
-        let picture = |content_type: &str| SamplingPart::Image {
+        let image = |content_type: &str| SamplingPart::Image {
             data: "AAAA".to_owned(),
             content_type: content_type.to_owned(),
         };
-        let drawing = model.sample(&request(vec![picture("image/svg+xml")])).await;
+        let drawing = model.sample(&request(vec![image("image/svg+xml")])).await;
         assert!(drawing.unwrap_err().contains("image/svg+xml"));
         model.model.accepts_images = false;
-        let photo = model.sample(&request(vec![picture("image/png")])).await;
+        let photo = model.sample(&request(vec![image("image/png")])).await;
         assert!(photo.unwrap_err().contains("does not accept images"));
         assert!(server.requests().is_empty());
     }

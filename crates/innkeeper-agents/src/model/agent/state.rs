@@ -129,7 +129,7 @@ impl AgentState {
         request: &ModelRequest,
         key: Option<&Secret>,
     ) -> Result<(String, TokenUsage), ProviderError> {
-        let hearing = async {
+        let reading = async {
             let mut stream = self.client.stream(request, key).await?;
             let (mut text, mut usage) = (String::new(), TokenUsage::default());
             while let Some(event) = stream.next().await {
@@ -152,8 +152,8 @@ impl AgentState {
             }
             Ok((text, usage))
         };
-        match tokio::time::timeout(SIDE_REQUEST_TIMEOUT, hearing).await {
-            Ok(heard) => heard,
+        match tokio::time::timeout(SIDE_REQUEST_TIMEOUT, reading).await {
+            Ok(result) => result,
             Err(_) => Err(ProviderError {
                 kind: ErrorKind::Interrupted,
                 message: "The model did not answer in time.".to_owned(),
@@ -169,8 +169,8 @@ impl AgentState {
         }
         let request = title::request(&run.choice.model, &turn.text);
         match self.complete_text(&request, run.choice.key.as_ref()).await {
-            Ok((said, _)) => {
-                if let Some(title) = title::parse(&said) {
+            Ok((answer, _)) => {
+                if let Some(title) = title::parse(&answer) {
                     let _ = run.events.title(title).await;
                 }
             }

@@ -29,8 +29,8 @@ pub(in crate::model) fn request(model: &Model, text: &str) -> ModelRequest {
 }
 
 /// Extracts the title from an answer, or `None` if the answer is not a title.
-pub(in crate::model) fn parse(said: &str) -> Option<String> {
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
+pub(in crate::model) fn parse(answer: &str) -> Option<String> {
+    let line = answer.lines().map(str::trim).find(|line| !line.is_empty())?;
     let bare = line.trim_matches(|c: char| matches!(c, '"' | '“' | '”' | '*' | '#' | '`') || c.is_whitespace());
     let bare = bare.strip_suffix('.').unwrap_or(bare);
     let is_title = !bare.is_empty() && bare.chars().count() <= MAX_TITLE && !bare.chars().any(char::is_control);

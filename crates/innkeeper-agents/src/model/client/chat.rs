@@ -40,8 +40,8 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, token_field: 
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    if let Some(most) = request.max_output_tokens {
-        body[name_of(token_field, quirks)] = most.into();
+    if let Some(limit) = request.max_output_tokens {
+        body[name_of(token_field, quirks)] = limit.into();
     }
     if let Some(temperature) = request.temperature
         && !quirks.no_temperature
@@ -117,7 +117,7 @@ fn tool(spec: &ToolSpec) -> Value {
 fn user(parts: &[UserPart]) -> Option<Value> {
     // Send text-only messages as a string: some servers support nothing else. Documents become text, because few
     // servers accept them and none announces it.
-    let words: Option<Vec<Cow<'_, str>>> = parts
+    let texts: Option<Vec<Cow<'_, str>>> = parts
         .iter()
         .map(|part| match part {
             UserPart::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -125,15 +125,15 @@ fn user(parts: &[UserPart]) -> Option<Value> {
             UserPart::Image(_) => None,
         })
         .collect();
-    if let Some(words) = words {
-        let words: Vec<Cow<'_, str>> = words.into_iter().filter(|text| has_text(text)).collect();
-        return (!words.is_empty()).then(|| json!({"role": "user", "content": words.join("\n\n")}));
+    if let Some(texts) = texts {
+        let texts: Vec<Cow<'_, str>> = texts.into_iter().filter(|text| has_text(text)).collect();
+        return (!texts.is_empty()).then(|| json!({"role": "user", "content": texts.join("\n\n")}));
     }
     let content: Vec<Value> = parts
         .iter()
         .filter_map(|part| match part {
             UserPart::Text(text) => has_text(text).then(|| json!({"type": "text", "text": text})),
-            UserPart::Image(image) => Some(picture(image)),
+            UserPart::Image(image) => Some(image_part(image)),
             UserPart::Document(document) => Some(json!({"type": "text", "text": unsupported_note(document)})),
         })
         .collect();
@@ -159,7 +159,7 @@ fn id_of(id: &str, quirks: &Quirks) -> String {
     (0..SHORT_ID).map(digit).collect()
 }
 
-fn picture(image: &Image) -> Value {
+fn image_part(image: &Image) -> Value {
     json!({"type": "image_url", "image_url": {"url": data_url(image)}})
 }
 
@@ -171,14 +171,14 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks) -> 
     let mut message = Map::new();
     let mut texts = Vec::new();
     let mut calls = Vec::new();
-    let mut thoughts: Vec<(&str, &str)> = Vec::new();
+    let mut reasoning_parts: Vec<(&str, &str)> = Vec::new();
     for part in parts {
         match part {
             AssistantPart::Text(text) if has_text(text) => texts.push(text.as_str()),
             AssistantPart::Text(_) => {}
             AssistantPart::Reasoning(reasoning) => {
                 let field = origin.open(reasoning.proof.as_ref()).and_then(Value::as_str);
-                thoughts.extend(field.map(|field| (field, reasoning.text.as_str())));
+                reasoning_parts.extend(field.map(|field| (field, reasoning.text.as_str())));
             }
             AssistantPart::Call(call) => calls.push(json!({
                 "id": id_of(&call.id, quirks),
@@ -201,8 +201,8 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks) -> 
         message.insert("tool_calls".into(), calls.into());
         // Models that continue reasoning after tool calls need the earlier reasoning back, in the field it came in.
         // After a final answer it is not needed, and some servers reject it.
-        if let Some((field, _)) = thoughts.first() {
-            let text: String = thoughts.iter().map(|(_, text)| *text).collect();
+        if let Some((field, _)) = reasoning_parts.first() {
+            let text: String = reasoning_parts.iter().map(|(_, text)| *text).collect();
             message.insert((*field).to_owned(), text.into());
         }
     }
@@ -210,7 +210,7 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks) -> 
 }
 
 fn tool_results(outcomes: &[ToolOutcome], quirks: &Quirks, messages: &mut Vec<Value>) {
-    let mut pictures = Vec::new();
+    let mut image_parts = Vec::new();
     for outcome in outcomes {
         let text = match (outcome.is_error, outcome.text.as_str()) {
             (true, "") => "It failed.",
@@ -220,12 +220,12 @@ fn tool_results(outcomes: &[ToolOutcome], quirks: &Quirks, messages: &mut Vec<Va
         messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
         if !outcome.images.is_empty() {
             let label = format!("Pictures from the call {id}:");
-            pictures.push(json!({"type": "text", "text": label}));
-            pictures.extend(outcome.images.iter().map(picture));
+            image_parts.push(json!({"type": "text", "text": label}));
+            image_parts.extend(outcome.images.iter().map(image_part));
         }
     }
     // Tool results can only contain text here. Their images follow in a user message.
-    if !pictures.is_empty() {
-        messages.push(json!({"role": "user", "content": pictures}));
+    if !image_parts.is_empty() {
+        messages.push(json!({"role": "user", "content": image_parts}));
     }
 }

@@ -151,8 +151,8 @@ async fn send(
         }
         Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
         Err(_) => {
-            let said = format!("no answer within {} seconds", time_limit.as_secs_f64());
-            Err(provider.error(ErrorKind::Interrupted, &said))
+            let detail = format!("no answer within {} seconds", time_limit.as_secs_f64());
+            Err(provider.error(ErrorKind::Interrupted, &detail))
         }
     }
 }
@@ -180,8 +180,8 @@ fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Re
             .ok()
             .zip(HeaderValue::from_str(value).ok());
         let Some((parsed_name, mut value)) = parsed else {
-            let said = format!("the configured header {name} is invalid");
-            return Err(provider.error(ErrorKind::BadRequest, &said));
+            let detail = format!("the configured header {name} is invalid");
+            return Err(provider.error(ErrorKind::BadRequest, &detail));
         };
         value.set_sensitive(true);
         headers.insert(parsed_name, value);
@@ -219,11 +219,11 @@ fn redirect_refusal(response: &Response, provider: &Provider) -> Refusal {
         .as_ref()
         .and_then(|url| url.host_str())
         .unwrap_or("another address");
-    let said = format!(
+    let detail = format!(
         "it redirects to {to}, and the key is not sent there; if that is the right server, configure its address"
     );
     Refusal {
-        error: provider.error(ErrorKind::BadRequest, &said),
+        error: provider.error(ErrorKind::BadRequest, &detail),
         failure: Failure {
             status: Some(response.status().as_u16()),
             ..Failure::default()
@@ -231,12 +231,12 @@ fn redirect_refusal(response: &Response, provider: &Provider) -> Refusal {
     }
 }
 
-async fn read_up_to(response: &mut Response, most: usize) -> reqwest::Result<Vec<u8>> {
+async fn read_up_to(response: &mut Response, limit: usize) -> reqwest::Result<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        let room = most - body.len();
-        body.extend(chunk.iter().take(room));
-        if chunk.len() >= room {
+        let remaining = limit - body.len();
+        body.extend(chunk.iter().take(remaining));
+        if chunk.len() >= remaining {
             break;
         }
     }

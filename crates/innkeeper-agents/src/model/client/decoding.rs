@@ -1,4 +1,4 @@
-//! What the decoders of all APIs share.
+//! Shared code of the decoders of all APIs.
 
 use serde_json::Value;
 

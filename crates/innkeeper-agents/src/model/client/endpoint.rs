@@ -185,7 +185,7 @@ impl fmt::Debug for Endpoint {
 mod tests {
     use super::*;
 
-    fn asked(api: Api, base: &str) -> String {
+    fn ask_url_of(api: Api, base: &str) -> String {
         Endpoint::new(api, base.parse().unwrap()).ask_url().to_string()
     }
 
@@ -198,25 +198,25 @@ mod tests {
             "http://localhost:11434/v1",
             "http://localhost:11434/v1/",
         ] {
-            assert_eq!(asked(Api::ChatCompletions, base), chat);
+            assert_eq!(ask_url_of(Api::ChatCompletions, base), chat);
         }
         let messages = "https://api.anthropic.com/v1/messages";
         for base in ["https://api.anthropic.com", "https://api.anthropic.com/v1"] {
-            assert_eq!(asked(Api::Messages, base), messages);
+            assert_eq!(ask_url_of(Api::Messages, base), messages);
         }
         assert_eq!(
-            asked(Api::Messages, "https://proxy.example/anthropic"),
+            ask_url_of(Api::Messages, "https://proxy.example/anthropic"),
             "https://proxy.example/anthropic/v1/messages"
         );
         assert_eq!(
-            asked(
+            ask_url_of(
                 Api::Responses,
                 "https://x.openai.azure.com/openai/v1?api-version=preview"
             ),
             "https://x.openai.azure.com/openai/v1/responses?api-version=preview"
         );
         assert_eq!(
-            asked(Api::ChatCompletions, "https://x.example/api/paas"),
+            ask_url_of(Api::ChatCompletions, "https://x.example/api/paas"),
             "https://x.example/api/paas/chat/completions"
         );
     }

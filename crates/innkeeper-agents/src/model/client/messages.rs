@@ -23,9 +23,9 @@ const MIN_THINKING_TOKENS: u32 = 1024;
 /// Encodes a request.
 pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
     let mut messages = messages(request, origin, quirks);
-    let most = request.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
-    let most = quirks.max_output.map_or(most, |bound| most.min(bound));
-    let mut body = json!({"model": request.model, "stream": true, "max_tokens": most});
+    let limit = request.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
+    let limit = quirks.max_output.map_or(limit, |bound| limit.min(bound));
+    let mut body = json!({"model": request.model, "stream": true, "max_tokens": limit});
     let mut system: Vec<Value> = request
         .system
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quir
         && !quirks.no_effort
         && may_think(&messages)
     {
-        think(effort, most, quirks, &mut body);
+        think(effort, limit, quirks, &mut body);
     }
     // With thinking enabled, the API accepts only the default temperature.
     if let Some(temperature) = request.temperature
@@ -59,7 +59,7 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quir
     body
 }
 
-fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
+fn think(effort: Effort, limit: u32, quirks: &Quirks, body: &mut Value) {
     if quirks.adaptive_thinking {
         body["thinking"] = json!({"type": "adaptive"});
         body["output_config"] = json!({"effort": effort_name(effort)});
@@ -70,7 +70,7 @@ fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
         Effort::Medium => 8192,
         Effort::High => 20_000,
     };
-    let budget = wanted.min(most.saturating_sub(MIN_TEXT_TOKENS));
+    let budget = wanted.min(limit.saturating_sub(MIN_TEXT_TOKENS));
     if budget >= MIN_THINKING_TOKENS {
         body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
     }
@@ -81,7 +81,10 @@ fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
 fn may_think(messages: &[Value]) -> bool {
     let first = |message: &Value| message["content"].get(0).cloned().unwrap_or_default();
     let is_question = |message: &Value| message["role"] == "user" && first(message)["type"] != "tool_result";
-    let turn = messages.iter().rposition(is_question).map_or(0, |asked| asked + 1);
+    let turn = messages
+        .iter()
+        .rposition(is_question)
+        .map_or(0, |question| question + 1);
     let answer = messages
         .iter()
         .skip(turn)
@@ -136,11 +139,12 @@ fn messages(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Ve
         }
     }
     // Merge again: removing an empty message made its neighbours adjacent.
-    let mut said = Vec::new();
+    let mut joined = Vec::new();
     for (role, content) in merged {
-        add(&mut said, role, content);
+        add(&mut joined, role, content);
     }
-    said.into_iter()
+    joined
+        .into_iter()
         .map(|(role, content)| json!({"role": role, "content": content}))
         .collect()
 }
@@ -165,7 +169,7 @@ fn text_block(text: impl AsRef<str>) -> Value {
 fn user_part(part: &UserPart, quirks: &Quirks) -> Option<Value> {
     match part {
         UserPart::Text(text) => has_text(text).then(|| text_block(text)),
-        UserPart::Image(image) => Some(picture(image)),
+        UserPart::Image(image) => Some(image_block(image)),
         UserPart::Document(document) if quirks.no_documents => Some(text_block(unsupported_note(document))),
         UserPart::Document(document) => Some(json!({
             "type": "document",
@@ -175,7 +179,7 @@ fn user_part(part: &UserPart, quirks: &Quirks) -> Option<Value> {
     }
 }
 
-fn picture(image: &Image) -> Value {
+fn image_block(image: &Image) -> Value {
     json!({
         "type": "image",
         "source": {"type": "base64", "media_type": image.media_type, "data": image.base64},
@@ -197,7 +201,7 @@ fn tool_result(outcome: &ToolOutcome) -> Value {
     if has_text(&outcome.text) {
         content.push(text_block(&outcome.text));
     }
-    content.extend(outcome.images.iter().map(picture));
+    content.extend(outcome.images.iter().map(image_block));
     if content.is_empty() && outcome.is_error {
         // The API rejects an error without content.
         content.push(text_block("It failed."));

@@ -7,7 +7,7 @@ use innkeeper_std::sync::Mutex;
 use super::endpoint::Api;
 use crate::model::error::Failure;
 
-/// What a model of a server rejects, or expects in another form.
+/// Parameters that a model of a server rejects, or expects in another form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Quirks {
     /// Chat Completions: expects the other field for the maximum output tokens.
@@ -39,8 +39,8 @@ impl Quirks {
             return false;
         }
         let before = self.clone();
-        let said = failure.said.to_ascii_lowercase();
-        let names = |part: &str| said.contains(part);
+        let detail = failure.detail.to_ascii_lowercase();
+        let names = |part: &str| detail.contains(part);
         match api {
             Api::ChatCompletions => {
                 if names("max_tokens") || names("max_completion_tokens") {
@@ -65,12 +65,12 @@ impl Quirks {
                 }
             }
             Api::Messages => {
-                if refuses_document(&said) {
+                if refuses_document(&detail) {
                     self.no_documents = true;
                 } else if names("adaptive") && !self.adaptive_thinking {
                     self.adaptive_thinking = true;
                 } else if names("max_tokens") && names("maximum") {
-                    self.max_output = self.max_output.or_else(|| named_bound(&said));
+                    self.max_output = self.max_output.or_else(|| named_bound(&detail));
                 } else if names("thinking") || names("effort") {
                     self.no_effort = true;
                 }
@@ -81,20 +81,20 @@ impl Quirks {
 
     /// Learns that the model rejects a temperature. Returns true if that is new.
     pub(super) fn learn_temperature(&mut self, failure: &Failure) -> bool {
-        let is_refused = matches!(failure.status, Some(400 | 422)) && failure.said.contains("temperature");
+        let is_refused = matches!(failure.status, Some(400 | 422)) && failure.detail.contains("temperature");
         is_refused && !std::mem::replace(&mut self.no_temperature, true)
     }
 }
 
 /// Returns true if an error is about a document. Errors also link to the documentation.
-fn refuses_document(said: &str) -> bool {
+fn refuses_document(detail: &str) -> bool {
     let parts = ["pdf", "document.source", "'document'", "\"document\"", "`document`"];
-    parts.iter().any(|part| said.contains(part))
+    parts.iter().any(|part| detail.contains(part))
 }
 
 /// Extracts the limit from `max_tokens: 64000 > 8192, which is the maximum allowed …`.
-fn named_bound(said: &str) -> Option<u32> {
-    let (_, after) = said.split_once('>')?;
+fn named_bound(detail: &str) -> Option<u32> {
+    let (_, after) = detail.split_once('>')?;
     let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }

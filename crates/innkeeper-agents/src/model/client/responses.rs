@@ -34,8 +34,8 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quir
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
-    if let Some(most) = request.max_output_tokens {
-        body["max_output_tokens"] = most.into();
+    if let Some(limit) = request.max_output_tokens {
+        body["max_output_tokens"] = limit.into();
     }
     if let Some(temperature) = request.temperature
         && !quirks.no_temperature
@@ -72,7 +72,7 @@ fn user(parts: &[UserPart], quirks: &Quirks) -> Option<Value> {
         .iter()
         .filter_map(|part| match part {
             UserPart::Text(text) => has_text(text).then(|| json!({"type": "input_text", "text": text})),
-            UserPart::Image(image) => Some(picture(image)),
+            UserPart::Image(image) => Some(image_part(image)),
             UserPart::Document(document) if quirks.no_documents => {
                 Some(json!({"type": "input_text", "text": unsupported_note(document)}))
             }
@@ -86,7 +86,7 @@ fn user(parts: &[UserPart], quirks: &Quirks) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": "user", "content": content}))
 }
 
-fn picture(image: &Image) -> Value {
+fn image_part(image: &Image) -> Value {
     json!({"type": "input_image", "image_url": data_url(image)})
 }
 
@@ -124,8 +124,11 @@ fn tool_result(outcome: &ToolOutcome) -> Value {
     let output = if outcome.images.is_empty() {
         Value::from(text)
     } else {
-        let words = has_text(text).then(|| json!({"type": "input_text", "text": text}));
-        words.into_iter().chain(outcome.images.iter().map(picture)).collect()
+        let text_part = has_text(text).then(|| json!({"type": "input_text", "text": text}));
+        text_part
+            .into_iter()
+            .chain(outcome.images.iter().map(image_part))
+            .collect()
     };
     json!({"type": "function_call_output", "call_id": outcome.call, "output": output})
 }

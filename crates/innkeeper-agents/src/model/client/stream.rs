@@ -98,8 +98,8 @@ impl ModelStream {
             // A failure before the first output counts as a network error, so that it is retried. An idle timeout
             // does not: the user has waited long enough.
             Err(error) if error.kind == ErrorKind::Interrupted && !self.has_output && !was_silent => {
-                let said = "the connection closed before the answer started";
-                self.failed = Some(self.decoder.provider().error(ErrorKind::Network, said));
+                let detail = "the connection closed before the answer started";
+                self.failed = Some(self.decoder.provider().error(ErrorKind::Network, detail));
             }
             Err(error) => self.failed = Some(error),
         }
@@ -114,8 +114,8 @@ impl ModelStream {
         self.response = None;
     }
 
-    fn interrupted(&self, said: &str) -> ProviderError {
-        self.decoder.provider().error(ErrorKind::Interrupted, said)
+    fn interrupted(&self, detail: &str) -> ProviderError {
+        self.decoder.provider().error(ErrorKind::Interrupted, detail)
     }
 }
 

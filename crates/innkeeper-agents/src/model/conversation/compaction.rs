@@ -9,7 +9,7 @@ use innkeeper_std::text::truncate;
 
 use super::summary::Summary;
 use super::tokens::tokens_in;
-use super::{Conversation, Entry, Speaker, user};
+use super::{Conversation, ConversationEntry, Speaker, user};
 use crate::model::agent::models::Model;
 use crate::model::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
 
@@ -63,9 +63,9 @@ impl Compaction {
         }
         let machine = old.iter().filter(|entry| entry.speaker != Speaker::User);
         let next = entries.get(count).and_then(|entry| entry.turn.as_ref());
-        let gone = old.iter().rev().filter_map(|entry| entry.turn.as_ref());
+        let turns = old.iter().rev().filter_map(|entry| entry.turn.as_ref());
         Some(Self {
-            through: gone.filter(|turn| Some(*turn) != next).map(Arc::clone).next(),
+            through: turns.filter(|turn| Some(*turn) != next).map(Arc::clone).next(),
             gain: machine.map(savable).sum(),
             count,
             user_messages: old.iter().flat_map(user_messages_of).collect(),
@@ -120,9 +120,9 @@ impl Compaction {
 
     /// Compacts without a summary. Clears old tool output first. If the conversation still exceeds `most` tokens,
     /// replaces the beginning by one line per event.
-    pub(in crate::model) fn apply_without_summary(self, conversation: &mut Conversation, most: usize) {
+    pub(in crate::model) fn apply_without_summary(self, conversation: &mut Conversation, limit: usize) {
         conversation.clear_outputs(self.count);
-        if conversation.tokens() <= most {
+        if conversation.tokens() <= limit {
             return;
         }
         let old = conversation.entries().iter().take(self.count);
@@ -132,14 +132,14 @@ impl Compaction {
             .map(|line| in_one_line(&line))
             .collect();
         // `most` bytes are about a quarter of `most` tokens.
-        let text = latest(&lines, most).join("\n");
+        let text = latest(&lines, limit).join("\n");
         self.replace(conversation, text);
     }
 }
 
 /// Returns the user messages in an entry. An earlier summary holds those it replaced, so a summary of a summary loses
 /// none.
-fn user_messages_of(entry: &Entry) -> Vec<String> {
+fn user_messages_of(entry: &ConversationEntry) -> Vec<String> {
     match (&entry.message, entry.speaker) {
         (ModelMessage::User(parts), Speaker::User) => {
             let texts: Vec<&str> = parts
@@ -162,16 +162,16 @@ fn user_messages_of(entry: &Entry) -> Vec<String> {
 
 /// Returns the latest lines that fit into `room` bytes, in order. Skips a line that does not fit and continues with
 /// earlier ones.
-fn latest(lines: &[String], mut room: usize) -> Vec<&str> {
-    let mut kept: Vec<&str> = Vec::new();
+fn latest(lines: &[String], mut remaining: usize) -> Vec<&str> {
+    let mut fitting: Vec<&str> = Vec::new();
     for line in lines.iter().rev() {
-        if let Some(rest) = room.checked_sub(line.len() + 1) {
-            room = rest;
-            kept.push(line);
+        if let Some(rest) = remaining.checked_sub(line.len() + 1) {
+            remaining = rest;
+            fitting.push(line);
         }
     }
-    kept.reverse();
-    kept
+    fitting.reverse();
+    fitting
 }
 
 fn in_one_line(text: &str) -> String {
@@ -181,7 +181,7 @@ fn in_one_line(text: &str) -> String {
 
 /// Returns true if a summary can be shorter than the message: messages of the model and of tools, and the parent
 /// conversation of a side chat.
-fn can_be_shortened(entry: &Entry) -> bool {
+fn can_be_shortened(entry: &ConversationEntry) -> bool {
     match entry.speaker {
         Speaker::Model | Speaker::Tools => true,
         Speaker::Host => {
@@ -193,16 +193,16 @@ fn can_be_shortened(entry: &Entry) -> bool {
 }
 
 /// Estimates the tokens that compaction saves: everything but user messages and pinned instructions.
-fn savable(entry: &Entry) -> usize {
+fn savable(entry: &ConversationEntry) -> usize {
     if let Some(summary) = &entry.summary {
         return tokens_in(&summary.text);
     }
-    let holds: usize = entry.pinned.iter().map(|pinned| tokens_in(&pinned.text)).sum();
-    entry.tokens.saturating_sub(holds)
+    let pinned_tokens: usize = entry.pinned.iter().map(|pinned| tokens_in(&pinned.text)).sum();
+    entry.tokens.saturating_sub(pinned_tokens)
 }
 
 /// Renders a message as lines of a transcript.
-fn transcript_lines(entry: &Entry) -> Vec<String> {
+fn transcript_lines(entry: &ConversationEntry) -> Vec<String> {
     if let Some(summary) = &entry.summary {
         return vec![format!("Before: {}", summary.text)];
     }
@@ -424,9 +424,9 @@ mod tests {
 
     #[test]
     fn user_text_that_looks_like_summary_markup_is_kept_verbatim() {
-        let said = "Explain </message>\n\n<message>\nto me";
+        let message = "Explain </message>\n\n<message>\nto me";
         let mut conversation = Conversation::default();
-        conversation.push(Speaker::User, user(said.to_owned()));
+        conversation.push(Speaker::User, user(message.to_owned()));
         for round in 0..3 {
             let more = AssistantPart::Text("more ".repeat(100));
             conversation.push(Speaker::Model, ModelMessage::Assistant(vec![more]));
@@ -440,6 +440,6 @@ mod tests {
         let [UserPart::Text(text)] = &parts[..] else {
             panic!("of words");
         };
-        assert_eq!(text.matches(said).count(), 1, "{text}");
+        assert_eq!(text.matches(message).count(), 1, "{text}");
     }
 }

@@ -51,10 +51,10 @@ impl PinnedInstruction {
             ModelMessage::ToolResults(results) => results.iter_mut().map(|result| &mut result.text).collect(),
             ModelMessage::Assistant(_) => Vec::new(),
         };
-        let told = self.render();
+        let rendered = self.render();
         for text in texts {
             // In restored tool results the text may be rendered differently.
-            let found = [told.as_str(), self.text.as_str()]
+            let found = [rendered.as_str(), self.text.as_str()]
                 .into_iter()
                 .find(|found| text.contains(found));
             if let Some(found) = found.filter(|found| !found.is_empty()) {
@@ -70,20 +70,20 @@ const MAX_CARRIED_BYTES: usize = 48 << 10;
 /// Selects the instructions that a summary carries over: the latest version of each, as far as they fit. The others
 /// are named without their text, so that the model can load them again.
 pub(in crate::model) fn carried_into_summary(all: Vec<PinnedInstruction>) -> Vec<PinnedInstruction> {
-    let mut kept: Vec<PinnedInstruction> = Vec::new();
-    let mut room = MAX_CARRIED_BYTES;
+    let mut carried: Vec<PinnedInstruction> = Vec::new();
+    let mut remaining = MAX_CARRIED_BYTES;
     for mut pinned in all.into_iter().rev() {
-        if kept.iter().any(|later| later.id == pinned.id) {
+        if carried.iter().any(|later| later.id == pinned.id) {
             continue;
         }
-        match room.checked_sub(pinned.text.len()) {
-            Some(rest) => room = rest,
+        match remaining.checked_sub(pinned.text.len()) {
+            Some(rest) => remaining = rest,
             None => "(Left out because it is too long. Load it again if it matters.)".clone_into(&mut pinned.text),
         }
-        kept.push(pinned);
+        carried.push(pinned);
     }
-    kept.reverse();
-    kept
+    carried.reverse();
+    carried
 }
 
 #[cfg(test)]
@@ -99,9 +99,9 @@ mod tests {
             only_turn: None,
         };
         let long = "x".repeat(MAX_CARRIED_BYTES);
-        let kept = carried_into_summary(vec![pinned("a", "old"), pinned("b", &long), pinned("a", "new")]);
-        assert_eq!(kept.len(), 2);
-        assert!(kept[0].text.contains("Left out"), "{kept:?}");
-        assert_eq!(kept[1].text, "new");
+        let carried = carried_into_summary(vec![pinned("a", "old"), pinned("b", &long), pinned("a", "new")]);
+        assert_eq!(carried.len(), 2);
+        assert!(carried[0].text.contains("Left out"), "{carried:?}");
+        assert_eq!(carried[1].text, "new");
     }
 }

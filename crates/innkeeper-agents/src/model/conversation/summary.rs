@@ -21,8 +21,8 @@ impl Summary {
         let mut text = "The beginning of this conversation was shortened.\n".to_owned();
         if !self.user_messages.is_empty() {
             text.push_str("\n# What the person said, word for word\n");
-            for said in &self.user_messages {
-                text.push_str(&format!("\n<message>\n{said}\n</message>\n"));
+            for message in &self.user_messages {
+                text.push_str(&format!("\n<message>\n{message}\n</message>\n"));
             }
         }
         if !self.pinned.is_empty() {

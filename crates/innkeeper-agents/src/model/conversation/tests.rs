@@ -214,11 +214,14 @@ fn a_summary_of_omitted_turns_is_kept() {
     memory.compact("t1", "files were read");
     let history = [past("t8", "And now?", "Done.")];
     let all = |conversation: &Conversation| format!("{:?}", conversation.messages(true));
-    let told = all(&recalled(memory.clone(), &history, 7));
-    assert!(told.contains("files were read") && told.contains("And now?"), "{told}");
+    let rendered = all(&recalled(memory.clone(), &history, 7));
+    assert!(
+        rendered.contains("files were read") && rendered.contains("And now?"),
+        "{rendered}"
+    );
     // Nothing is omitted, so the turn was truncated.
-    let told = all(&recalled(memory, &history, 0));
-    assert!(!told.contains("files were read"), "{told}");
+    let rendered = all(&recalled(memory, &history, 0));
+    assert!(!rendered.contains("files were read"), "{rendered}");
 }
 
 #[test]
@@ -235,9 +238,9 @@ fn a_side_chat_includes_the_end_of_its_parent() {
         .collect();
     let mut conversation = Conversation::default();
     conversation.add_side_chat_context(&turns, Some("these words"));
-    let told = format!("{:?}", conversation.messages(true));
-    assert!(told.len() < MAX_ABOUT + 1000, "{}", told.len());
-    assert!(told.contains("question 99") && !told.contains("question 0 ") && told.contains("these words"));
-    let first = told.find("left out").unwrap();
-    assert!(first < told.find("question 99").unwrap());
+    let rendered = format!("{:?}", conversation.messages(true));
+    assert!(rendered.len() < MAX_ABOUT + 1000, "{}", rendered.len());
+    assert!(rendered.contains("question 99") && !rendered.contains("question 0 ") && rendered.contains("these words"));
+    let first = rendered.find("left out").unwrap();
+    assert!(first < rendered.find("question 99").unwrap());
 }

@@ -62,7 +62,7 @@ fn describe(attachment: &Attachment) -> String {
     match attachment {
         Attachment::Text { label, text } => enclosed(label, text),
         Attachment::Reference { label, meta } => match meta.get("uri").and_then(|uri| uri.as_str()) {
-            Some(uri) => format!("Attached: {label} ({})\n", place(uri)),
+            Some(uri) => format!("Attached: {label} ({})\n", path_or_uri(uri)),
             None => format!("Attached: {label}\n"),
         },
         Attachment::Embedded {
@@ -77,7 +77,7 @@ fn describe(attachment: &Attachment) -> String {
         Attachment::Resource {
             label, uri, selection, ..
         } => {
-            format!("Attached: {label} ({}){}\n", place(uri), selected(*selection))
+            format!("Attached: {label} ({}){}\n", path_or_uri(uri), selected(*selection))
         }
         Attachment::Annotations { label, .. } => format!("Attached: {label}, remarks on files.\n"),
         Attachment::Chat { label, transcript, .. } => enclosed(label, &retold(transcript)),
@@ -90,7 +90,7 @@ fn selected(selection: Option<TextSpan>) -> String {
 }
 
 /// Converts a `file:` URI into a path, which is what tools accept.
-fn place(uri: &str) -> String {
+fn path_or_uri(uri: &str) -> String {
     let path = url::Url::parse(uri).ok().and_then(|url| url.to_file_path().ok());
     path.map_or_else(|| uri.to_owned(), |path| path.display().to_string())
 }

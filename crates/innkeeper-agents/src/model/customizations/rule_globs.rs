@@ -27,9 +27,9 @@ struct RuleScope {
     index: usize,
     /// Directories that the patterns are relative to, with and without symlinks resolved.
     bases: Vec<PathBuf>,
-    wanted: GlobSet,
+    included: GlobSet,
     /// Negated patterns.
-    unwanted: GlobSet,
+    excluded: GlobSet,
 }
 
 impl RuleScopes {
@@ -38,27 +38,27 @@ impl RuleScopes {
     /// Patterns are relative to the rule's base or, without one, to every working directory. `*` does not match `/`.
     /// A pattern without `/` matches at any depth, as authors of `*.ts` expect. Resolves the symlinks of the bases.
     pub(super) fn compile(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
-        let mut room = MAX_PATTERNS;
+        let mut remaining = MAX_PATTERNS;
         let mut all = Self::default();
         let mut known: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
-        let mut spelled = |base: &PathBuf| {
-            let spelled = known.entry(base.clone()).or_insert_with_key(|base| spellings(base));
-            spelled.clone()
+        let mut variants = |base: &PathBuf| {
+            let variants = known.entry(base.clone()).or_insert_with_key(|base| path_variants(base));
+            variants.clone()
         };
         for (index, rule) in rules {
-            let Some(rest) = room.checked_sub(rule.globs.len()) else {
+            let Some(rest) = remaining.checked_sub(rule.globs.len()) else {
                 all.left_out += 1;
                 continue;
             };
-            room = rest;
+            remaining = rest;
             all.scopes.push(RuleScope {
                 index: *index,
                 bases: match &rule.base {
-                    Some(base) => spelled(base),
-                    None => directories.iter().flat_map(&mut spelled).collect(),
+                    Some(base) => variants(base),
+                    None => directories.iter().flat_map(&mut variants).collect(),
                 },
-                wanted: set(rule, false),
-                unwanted: set(rule, true),
+                included: set(rule, false),
+                excluded: set(rule, true),
             });
         }
         all
@@ -67,11 +67,11 @@ impl RuleScopes {
     /// Returns the rules that match any of the files, each with its first matching file. A file is compared by its
     /// given path and by its resolved path.
     pub(super) fn matching(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
-        let spelled: Vec<(&PathBuf, Vec<PathBuf>)> = files.iter().map(|file| (file, spellings(file))).collect();
+        let variants: Vec<(&PathBuf, Vec<PathBuf>)> = files.iter().map(|file| (file, path_variants(file))).collect();
         let scopes = self.scopes.iter();
         let about = scopes.filter_map(|scope| {
-            let mut files = spelled.iter();
-            let (file, _) = files.find(|(_, spelled)| spelled.iter().any(|file| scope.has(file)))?;
+            let mut files = variants.iter();
+            let (file, _) = files.find(|(_, variants)| variants.iter().any(|file| scope.has(file)))?;
             Some((scope.index, (*file).clone()))
         });
         about.collect()
@@ -80,7 +80,7 @@ impl RuleScopes {
 
 /// Returns a path and its symlink-free form if that differs. For a file that does not exist, its directory is
 /// resolved.
-fn spellings(path: &Path) -> Vec<PathBuf> {
+fn path_variants(path: &Path) -> Vec<PathBuf> {
     let of_parent = || {
         let parent = fs::canonicalize(path.parent()?).ok()?;
         Some(parent.join(path.file_name()?))
@@ -94,7 +94,7 @@ fn spellings(path: &Path) -> Vec<PathBuf> {
 impl RuleScope {
     fn has(&self, file: &Path) -> bool {
         let mut within = self.bases.iter().filter_map(|base| file.strip_prefix(base).ok());
-        within.any(|path| self.wanted.is_match(path) && !self.unwanted.is_match(path))
+        within.any(|path| self.included.is_match(path) && !self.excluded.is_match(path))
     }
 }
 

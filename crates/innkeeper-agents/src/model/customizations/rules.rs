@@ -39,41 +39,41 @@ impl AlwaysRules {
     /// tokens.
     pub(in crate::model) async fn load(turn_context: &TurnContext, window: u32) -> Self {
         // A token has about four bytes.
-        let mut room = MAX_ALWAYS.min(window as usize / 8 * 4);
+        let mut remaining = MAX_ALWAYS.min(window as usize / 8 * 4);
         let mut always = Self::default();
         // Hashes of the texts, to detect duplicates.
-        let (digest, mut told) = (RandomState::new(), HashSet::new());
+        let (digest, mut seen) = (RandomState::new(), HashSet::new());
         let mut left_out: usize = 0;
         for rule in turn_context.customizations.rules().filter(|rule| rule.always) {
             // Rules beyond the limit are not even read.
-            if room == 0 {
+            if remaining == 0 {
                 left_out += 1;
                 continue;
             }
-            let place = location_of(&rule.about);
+            let location = location_of(&rule.about);
             let text = match turn_context.customizations.text(&rule.about).await {
                 Ok(text) => text,
                 Err(problem) => {
-                    let told = always.push(&place, &format!("(It cannot be read: {problem}.)"));
-                    room = room.saturating_sub(told);
+                    let added = always.push(&location, &format!("(It cannot be read: {problem}.)"));
+                    remaining = remaining.saturating_sub(added);
                     continue;
                 }
             };
-            let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
+            let (start, was_cut) = beginning(&text, MAX_RULE.min(remaining));
             // AGENTS.md and CLAUDE.md are often the same file. Include it once.
-            if start.is_empty() && !was_cut || !told.insert((text.trim().len(), digest.hash_one(text.trim()))) {
+            if start.is_empty() && !was_cut || !seen.insert((text.trim().len(), digest.hash_one(text.trim()))) {
                 continue;
             }
-            let told = if was_cut {
+            let added = if was_cut {
                 always.notices.push(cut(rule));
                 always.push(
-                    &place,
+                    &location,
                     &format!("{start}\n(The rest was left out because it is too long. Read the file.)"),
                 )
             } else {
-                always.push(&place, start)
+                always.push(&location, start)
             };
-            room = room.saturating_sub(told);
+            remaining = remaining.saturating_sub(added);
             always.applied.push(applied(rule, "always", None));
         }
         if left_out > 0 {
@@ -89,12 +89,12 @@ impl AlwaysRules {
     }
 
     /// Appends a text with its location. Returns the bytes added.
-    fn push(&mut self, place: &str, text: &str) -> usize {
+    fn push(&mut self, location: &str, text: &str) -> usize {
         let before = self.text.len();
         if before > 0 {
             self.text.push_str("\n\n");
         }
-        self.text.push_str(&format!("From {place}:\n\n{text}"));
+        self.text.push_str(&format!("From {location}:\n\n{text}"));
         self.text.len() - before
     }
 }
@@ -151,11 +151,11 @@ impl TurnRun<'_> {
     /// Adds the rules that match touched files before the next request. Each is added once per chat, and again if it
     /// changed.
     pub(in crate::model) async fn apply_file_rules(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
-        let mut room = MAX_JOINING;
+        let mut remaining = MAX_JOINING;
         let mut joined = false;
         let mut left_out: usize = 0;
         for (rule, file) in self.turn_context.rules_for_touched_files().await {
-            if room == 0 {
+            if remaining == 0 {
                 if conversation.has_pinned(&rule.about.id) {
                     self.turn_context.apply(applied(&rule, "glob", Some(&file)));
                 } else {
@@ -183,7 +183,7 @@ impl TurnRun<'_> {
             if conversation.has_pinned_version(&pinned) {
                 continue;
             }
-            let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
+            let (start, was_cut) = beginning(&text, MAX_RULE.min(remaining));
             if was_cut {
                 self.turn_context.notify_once(cut(&rule));
                 start.clone_into(&mut pinned.text);
@@ -191,7 +191,7 @@ impl TurnRun<'_> {
                     continue;
                 }
             }
-            room -= start.len();
+            remaining -= start.len();
             joined = true;
             let message = format!(
                 "A rule of this project holds for {}:\n\n{}",
@@ -254,10 +254,10 @@ mod tests {
 
     /// Returns long texts that start with the rule's name, and counts the reads.
     #[derive(Default)]
-    struct Long(Arc<AtomicUsize>);
+    struct LongTexts(Arc<AtomicUsize>);
 
     #[async_trait]
-    impl Texts for Long {
+    impl Texts for LongTexts {
         async fn read(&self, about: &About) -> Result<String, String> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Ok(format!("{} {}", about.name, "really ".repeat(MAX_RULE / 7)))
@@ -278,18 +278,18 @@ mod tests {
         });
         let kit = Kit {
             rules: rules.collect(),
-            texts: Arc::new(Long(Arc::clone(&read))),
+            texts: Arc::new(LongTexts(Arc::clone(&read))),
             ..Kit::default()
         };
         let customizations = Customized::new(Arc::new(kit), Arc::default());
         let always = AlwaysRules::load(&TurnContext::new(customizations, &[], None), u32::MAX).await;
-        let told = always.applied.len();
+        let added = always.applied.len();
         assert!(always.text.len() < MAX_ALWAYS + 1000, "{}", always.text.len());
-        assert_eq!(read.load(Ordering::SeqCst), told);
-        assert_eq!(always.notices.len(), told + 1, "{:?}", always.notices);
+        assert_eq!(read.load(Ordering::SeqCst), added);
+        assert_eq!(always.notices.len(), added + 1, "{:?}", always.notices);
         let left_out = always.notices.last().map(String::as_str).unwrap_or_default();
         assert!(
-            left_out.contains(&format!("{} rules were left out", 1000 - told)),
+            left_out.contains(&format!("{} rules were left out", 1000 - added)),
             "{left_out}"
         );
     }

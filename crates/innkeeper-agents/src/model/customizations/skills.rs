@@ -74,16 +74,16 @@ impl TurnContext {
         let mut text = "Skills are instructions for particular tasks. Before you do what one of them is for, load it \
                         with `use_skill`:"
             .to_owned();
-        let mut told = 0;
+        let mut listed = 0;
         for (name, item) in &all {
             let line = line(name, item.about());
             if text.len() + line.len() > MAX_LIST {
                 break;
             }
             text.push_str(&line);
-            told += 1;
+            listed += 1;
         }
-        if let more @ 1.. = all.len() - told {
+        if let more @ 1.. = all.len() - listed {
             text.push_str(&format!(
                 "\n- and {more} more, which `use_skill` finds with `search` and a word or two"
             ));
@@ -110,22 +110,22 @@ pub(in crate::model) async fn use_skill(
         let text = input.get(name).and_then(Value::as_str);
         text.map(str::trim).filter(|text| !text.is_empty())
     };
-    let (name, words) = (field("name"), field("search"));
-    let title = match (name, words) {
+    let (name, query) = (field("name"), field("search"));
+    let title = match (name, query) {
         (Some(name), _) => format!("Uses the skill `{name}`"),
-        (None, Some(words)) => format!("Looks for skills: {words}"),
+        (None, Some(query)) => format!("Looks for skills: {query}"),
         (None, None) => "Uses a skill".to_owned(),
     };
     // Ask hooks and the user first. A refused call loads nothing and makes nothing readable.
     let call = draft.run(Invocation::new(title).input(input.to_string())).await?;
-    let outcome = match (name, words) {
+    let outcome = match (name, query) {
         (Some(name), _) => {
             let loaded = load(run, name, field("arguments").unwrap_or_default()).await;
             loaded.map(|text| (format!("Loaded the skill `{name}`"), text))
         }
-        (None, Some(words)) => Ok((
+        (None, Some(query)) => Ok((
             "Looked for skills".to_owned(),
-            search(&run.turn_context.customizations, words),
+            search(&run.turn_context.customizations, query),
         )),
         (None, None) => Err("give the `name` of a skill, or words to `search` for".to_owned()),
     };
@@ -188,9 +188,9 @@ async fn load(run: &TurnRun<'_>, name: &str, arguments: &str) -> Result<String, 
         text,
         only_turn: None,
     };
-    let told = pinned.render();
+    let rendered = pinned.render();
     turn_context.state().loaded.push(pinned);
-    Ok(told)
+    Ok(rendered)
 }
 
 impl TurnRun<'_> {
@@ -304,11 +304,11 @@ async fn files_beside(directory: std::path::PathBuf) -> String {
 }
 
 /// Returns the customizations whose name or description contains all words.
-fn search(customizations: &Customized, words: &str) -> String {
-    let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+fn search(customizations: &Customized, query: &str) -> String {
+    let query: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
     let fits = |name: &str, about: &About| {
         let text = format!("{name} {}", about.description.as_deref().unwrap_or_default()).to_lowercase();
-        words.iter().all(|word| text.contains(word.as_str()))
+        query.iter().all(|word| text.contains(word.as_str()))
     };
     let all = loadable(customizations);
     let found: Vec<String> = all

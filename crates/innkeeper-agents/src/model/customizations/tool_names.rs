@@ -27,8 +27,8 @@ pub(in crate::model) type OfferedName = (String, Option<ServerTool>);
 impl ToolSelection {
     /// Applies a list.
     pub(in crate::model) fn select(offered: &[OfferedName], wanted: &[String]) -> Self {
-        let mut kept = Self::default();
-        kept.names.extend(ALWAYS.iter().map(|name| (*name).to_owned()));
+        let mut selection = Self::default();
+        selection.names.extend(ALWAYS.iter().map(|name| (*name).to_owned()));
         for name in wanted {
             // `Bash(git:*)` restricts a tool. Here the approval decides about inputs, and the user is told that the
             // list does not.
@@ -39,15 +39,15 @@ impl ToolSelection {
             let found: Vec<String> = found.map(|(tool, _)| tool.clone()).collect();
             let is_known = !found.is_empty() || ALWAYS.iter().any(|tool| names_tool(bare, tool));
             let is_narrowed = name.trim() != bare && !found.is_empty();
-            kept.names.extend(found);
+            selection.names.extend(found);
             if is_narrowed {
-                kept.narrowed.push(name.trim().to_owned());
+                selection.narrowed.push(name.trim().to_owned());
             }
             if !is_known && !bare.is_empty() {
-                kept.unknown.push(bare.to_owned());
+                selection.unknown.push(bare.to_owned());
             }
         }
-        kept
+        selection
     }
 }
 
@@ -165,11 +165,11 @@ mod tests {
             ("mcp__other__ping", &[]),
             ("mcp__sr", &[]),
         ] {
-            let kept = ToolSelection::select(&offered, &names(&[wanted]));
+            let selection = ToolSelection::select(&offered, &names(&[wanted]));
             let mut all: HashSet<String> = names(ALWAYS).into_iter().collect();
             all.extend(names(expected));
-            assert_eq!(kept.names, all, "{wanted}");
-            assert_eq!(kept.unknown.is_empty(), !expected.is_empty(), "{wanted}");
+            assert_eq!(selection.names, all, "{wanted}");
+            assert_eq!(selection.unknown.is_empty(), !expected.is_empty(), "{wanted}");
         }
     }
 
@@ -202,13 +202,13 @@ mod tests {
             (&["Teleport"], &[], &["Teleport"]),
             (&["Task", "TodoWrite"], &["delegate"], &[]),
         ] {
-            let kept = ToolSelection::select(&offered, &names(wanted));
+            let selection = ToolSelection::select(&offered, &names(wanted));
             let mut all: HashSet<String> = names(ALWAYS).into_iter().collect();
             all.extend(names(expected));
-            assert_eq!(kept.names, all, "{wanted:?}");
-            assert_eq!(kept.unknown, names(unknown), "{wanted:?}");
+            assert_eq!(selection.names, all, "{wanted:?}");
+            assert_eq!(selection.unknown, names(unknown), "{wanted:?}");
             let has_brackets = wanted.iter().any(|name| name.contains('('));
-            assert_eq!(kept.narrowed.is_empty(), !has_brackets, "{wanted:?}");
+            assert_eq!(selection.narrowed.is_empty(), !has_brackets, "{wanted:?}");
         }
         // An unknown tool is not reported as restricted.
         assert!(

@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     /// Types and codes in lower case, such as `insufficient_quota`.
     pub(crate) codes: Vec<String>,
     /// The provider's message.
-    pub(crate) said: String,
+    pub(crate) detail: String,
 }
 
 impl Failure {
@@ -28,7 +28,7 @@ impl Failure {
             // An HTML page contains no useful message.
             Err(_) if text.trim_start().starts_with('<') => Self::default(),
             Err(_) => Self {
-                said: text.into_owned(),
+                detail: text.into_owned(),
                 ..Self::default()
             },
         };
@@ -59,7 +59,7 @@ impl Failure {
         Self {
             status,
             codes,
-            said: message_of(inner).or_else(|| message_of(value)).unwrap_or_default(),
+            detail: message_of(inner).or_else(|| message_of(value)).unwrap_or_default(),
         }
     }
 
@@ -67,9 +67,9 @@ impl Failure {
         self.codes.iter().any(|code| codes.contains(&code.as_str()))
     }
 
-    fn says(&self, phrases: &[&str]) -> bool {
-        let said = self.said.to_ascii_lowercase();
-        phrases.iter().any(|phrase| said.contains(phrase))
+    fn mentions(&self, phrases: &[&str]) -> bool {
+        let detail = self.detail.to_ascii_lowercase();
+        phrases.iter().any(|phrase| detail.contains(phrase))
     }
 }
 
@@ -94,19 +94,19 @@ fn message_of(value: &Value) -> Option<String> {
 
 /// Builds the error for a failure.
 pub(crate) fn classify(provider: &Provider, failure: &Failure) -> ProviderError {
-    let said = match (failure.status, failure.said.is_empty()) {
+    let detail = match (failure.status, failure.detail.is_empty()) {
         (Some(status), true) => format!("HTTP status {status}"),
-        (Some(status), false) => format!("{} (HTTP status {status})", shortened(provider, &failure.said)),
-        (None, _) => failure.said.clone(),
+        (Some(status), false) => format!("{} (HTTP status {status})", shortened(provider, &failure.detail)),
+        (None, _) => failure.detail.clone(),
     };
-    provider.error(kind_of(failure), &said)
+    provider.error(kind_of(failure), &detail)
 }
 
 /// Maximum length of a provider's message, so that the status still fits.
 const MAX_QUOTED_CHARS: usize = 275;
 
-fn shortened(provider: &Provider, said: &str) -> String {
-    let quoted = provider.quote(said);
+fn shortened(provider: &Provider, detail: &str) -> String {
+    let quoted = provider.quote(detail);
     truncate_chars(&quoted, MAX_QUOTED_CHARS).into_owned()
 }
 
@@ -181,7 +181,7 @@ fn by_code(failure: &Failure) -> Option<ErrorKind> {
         ),
     ];
     // Providers report exhausted credit in the message, under various codes.
-    if failure.says(&[
+    if failure.mentions(&[
         "credit balance is too low",
         "exceeded your current quota",
         "insufficient balance",
@@ -206,14 +206,14 @@ fn by_message_and_status(failure: &Failure) -> Option<ErrorKind> {
         "input is too long",
         "too many input tokens",
     ];
-    if failure.says(&too_long) {
+    if failure.mentions(&too_long) {
         return Some(ErrorKind::ContextLength);
     }
     if failure.status == Some(500) {
         return None;
     }
-    let names_a_model = failure.says(&["model"]);
-    let is_missing = failure.says(&[
+    let names_a_model = failure.mentions(&["model"]);
+    let is_missing = failure.mentions(&[
         "not found",
         "does not exist",
         "not exist",
@@ -392,7 +392,7 @@ mod tests {
             kind_of(&Failure::from_body(502, b"<html>Bad Gateway</html>")),
             ErrorKind::Server
         );
-        assert_eq!(Failure::from_body(502, b"<html>Bad Gateway</html>").said, "");
+        assert_eq!(Failure::from_body(502, b"<html>Bad Gateway</html>").detail, "");
     }
 
     #[test]

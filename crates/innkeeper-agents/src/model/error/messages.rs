@@ -12,7 +12,7 @@ const REDACTED: &str = "[hidden]";
 const MIN_SECRET_LEN: usize = 4;
 
 /// Builds the message of an error.
-pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> String {
+pub(super) fn message(provider: &Provider, kind: ErrorKind, detail: &str) -> String {
     let host = &provider.host;
     let model = &provider.model;
     let (what, remedy) = match kind {
@@ -74,9 +74,9 @@ pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> Strin
         ),
     };
     let mut message = capitalised(&what);
-    if !said.is_empty() {
+    if !detail.is_empty() {
         message.push_str(": “");
-        message.push_str(said);
+        message.push_str(detail);
         message.push('”');
     }
     message.push_str(". ");
@@ -93,8 +93,8 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Prepares a provider's message for display: one line, redacted, shortened.
-pub(crate) fn quote(said: &str, secrets: &[Secret]) -> String {
-    let mut text = said.to_owned();
+pub(crate) fn quote(detail: &str, secrets: &[Secret]) -> String {
+    let mut text = detail.to_owned();
     // Redact first: a cut or a control character inside a secret would leave half of it.
     for secret in secrets {
         let secret = secret.reveal().trim();
@@ -137,7 +137,7 @@ fn redact_key_lookalikes(words: &[String]) -> Vec<String> {
 }
 
 fn redact_sk_tokens(word: &str) -> String {
-    let mut kept = String::new();
+    let mut redacted = String::new();
     let mut rest = word;
     while let Some(start) = rest.find("sk-") {
         let (before, found) = rest.split_at(start);
@@ -145,18 +145,18 @@ fn redact_sk_tokens(word: &str) -> String {
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.')))
             .unwrap_or(found.len());
         let (token, after) = found.split_at(end);
-        kept.push_str(before);
+        redacted.push_str(before);
         // Words such as `task-list` are not keys.
         let inside_a_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
-        kept.push_str(if inside_a_word || token.len() < 8 {
+        redacted.push_str(if inside_a_word || token.len() < 8 {
             token
         } else {
             REDACTED
         });
         rest = after;
     }
-    kept.push_str(rest);
-    kept
+    redacted.push_str(rest);
+    redacted
 }
 
 #[cfg(test)]
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_truncation_limit_is_redacted_completely() {
-        let said = format!("{} s3cr3t-key-value", "x".repeat(MAX_QUOTE_CHARS - 8));
-        let shown = quote(&said, &[Secret::new("s3cr3t-key-value")]);
+        let detail = format!("{} s3cr3t-key-value", "x".repeat(MAX_QUOTE_CHARS - 8));
+        let shown = quote(&detail, &[Secret::new("s3cr3t-key-value")]);
         assert!(!shown.contains("s3cr"), "{shown}");
     }
 

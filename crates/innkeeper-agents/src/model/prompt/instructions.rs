@@ -28,8 +28,8 @@ async fn read_agents_files(directories: &[String]) -> String {
     let directories = directories.to_vec();
     // Read on a blocking thread: a slow disk must not block the runtime.
     let reading = tokio::task::spawn_blocking(move || {
-        let told = directories.iter().filter_map(|directory| file_section(directory));
-        told.collect::<Vec<_>>().join("\n\n")
+        let sections = directories.iter().filter_map(|directory| file_section(directory));
+        sections.collect::<Vec<_>>().join("\n\n")
     });
     reading.await.unwrap_or_default()
 }
@@ -70,11 +70,11 @@ mod tests {
         std::fs::write(linked.join("CLAUDE.md"), "Use tabs.").unwrap();
         symlink("CLAUDE.md", linked.join(NAME)).unwrap();
         std::fs::write(long.join(NAME), format!("Be brief.{}", "ä".repeat(MAX_BYTES))).unwrap();
-        let told = read_agents_files(&[uri(&linked), uri(&long), uri(&empty)]).await;
-        assert!(told.contains("Use tabs."), "{told}");
-        assert!(told.contains("Be brief.") && told.contains("The rest was left out"));
-        assert!(told.len() < MAX_BYTES + 1000, "{}", told.len());
-        assert!(!told.contains("empty"), "{told}");
+        let sections = read_agents_files(&[uri(&linked), uri(&long), uri(&empty)]).await;
+        assert!(sections.contains("Use tabs."), "{sections}");
+        assert!(sections.contains("Be brief.") && sections.contains("The rest was left out"));
+        assert!(sections.len() < MAX_BYTES + 1000, "{}", sections.len());
+        assert!(!sections.contains("empty"), "{sections}");
     }
 
     #[tokio::test]
@@ -89,8 +89,8 @@ mod tests {
         symlink("../secret", outside.join(NAME)).unwrap();
         let made = std::process::Command::new("mkfifo").arg(pipe.join(NAME)).status();
         assert!(made.unwrap().success());
-        let told = read_agents_files(&[uri(&outside), uri(&pipe)]).await;
-        assert!(!told.contains("hush"), "{told}");
-        assert_eq!(told.matches("It cannot be read").count(), 2, "{told}");
+        let sections = read_agents_files(&[uri(&outside), uri(&pipe)]).await;
+        assert!(!sections.contains("hush"), "{sections}");
+        assert_eq!(sections.matches("It cannot be read").count(), 2, "{sections}");
     }
 }

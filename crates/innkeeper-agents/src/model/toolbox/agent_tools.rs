@@ -149,19 +149,19 @@ impl AgentTool {
             return spec;
         }
         let mut names: Vec<&str> = Vec::new();
-        let mut room = MAX_AGENTS_BYTES;
+        let mut remaining = MAX_AGENTS_BYTES;
         spec.description.push_str(" The helper can be one of these agents:");
         for (name, agent) in agents {
             let description = customizations::description_line(&agent.about);
             let description = truncate(&description, MAX_AGENT_WORDS);
             let line = format!("\n- {name}: {description}");
-            let Some(rest) = room.checked_sub(line.len()) else {
+            let Some(rest) = remaining.checked_sub(line.len()) else {
                 let more = agents.len() - names.len();
                 spec.description
                     .push_str(&format!("\n- and {more} more, which are not offered here"));
                 break;
             };
-            room = rest;
+            remaining = rest;
             spec.description.push_str(line.trim_end_matches([':', ' ']));
             names.push(name);
         }

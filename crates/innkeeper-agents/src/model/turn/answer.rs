@@ -15,7 +15,7 @@ const MAX_ANNOUNCED: usize = 8 << 10;
 pub(in crate::model) struct ModelAnswer {
     parts: Vec<AssistantPart>,
     /// Reasoning of the current block.
-    thinking: String,
+    reasoning: String,
     calls: Vec<PendingCall>,
     pub(in crate::model) usage: TokenUsage,
     pub(in crate::model) stop: Option<StopReason>,
@@ -86,11 +86,11 @@ impl ModelAnswer {
                 events.text(text).await
             }
             ModelEvent::Reasoning(text) => {
-                self.thinking.push_str(&text);
+                self.reasoning.push_str(&text);
                 events.reasoning(text).await
             }
             ModelEvent::ReasoningDone(reasoning) => {
-                self.thinking.clear();
+                self.reasoning.clear();
                 self.parts.push(AssistantPart::Reasoning(reasoning));
                 Ok(())
             }
@@ -145,8 +145,8 @@ impl ModelAnswer {
     /// Returns the message and its calls. Calls of an incomplete or refused answer are dropped, because their input
     /// may be incomplete.
     pub(in crate::model) fn finish(mut self) -> (Vec<AssistantPart>, Vec<PendingCall>) {
-        if !self.thinking.is_empty() {
-            let text = std::mem::take(&mut self.thinking);
+        if !self.reasoning.is_empty() {
+            let text = std::mem::take(&mut self.reasoning);
             self.parts
                 .push(AssistantPart::Reasoning(Reasoning { text, proof: None }));
         }

@@ -32,7 +32,7 @@ impl TurnRun<'_> {
         let window = model.context_window as usize;
         let output = model
             .max_output_tokens
-            .map_or(DEFAULT_OUTPUT_TOKENS, |most| most as usize);
+            .map_or(DEFAULT_OUTPUT_TOKENS, |limit| limit as usize);
         window - output.min(window / 4)
     }
 
@@ -70,23 +70,23 @@ impl TurnRun<'_> {
     ) -> Result<bool, AgentError> {
         let before = conversation.tokens();
         let overhead = conversation.calibrated(overhead);
-        let most = match why {
+        let limit = match why {
             CompactionReason::WindowFull => self.request_budget().saturating_sub(overhead),
             // The estimate was too low, or the real window is smaller than assumed.
             CompactionReason::ProviderRefused => (self.request_budget() / 2).saturating_sub(overhead).min(before / 2),
             CompactionReason::UserRequested => before / 2,
         };
-        let Some(compaction) = Compaction::plan(conversation, most / 3) else {
+        let Some(compaction) = Compaction::plan(conversation, limit / 3) else {
             return Ok(false);
         };
         let compaction = compaction.with_available(self.turn_context.available_ids());
         // Compactions with little gain would be repeated before every request.
-        let least = if why == CompactionReason::WindowFull {
-            most / 10
+        let minimum = if why == CompactionReason::WindowFull {
+            limit / 10
         } else {
             0
         };
-        if conversation.calibrated(compaction.gain) < least.max(MIN_GAIN_TOKENS) {
+        if conversation.calibrated(compaction.gain) < minimum.max(MIN_GAIN_TOKENS) {
             return Ok(false);
         }
         self.events.activity("Compacts the conversation").await?;
@@ -101,7 +101,7 @@ impl TurnRun<'_> {
                     self.persist_memory(conversation).await?;
                 }
             }
-            None => compaction.apply_without_summary(conversation, most),
+            None => compaction.apply_without_summary(conversation, limit),
         }
         let after = conversation.tokens();
         let reason = match why {
@@ -155,11 +155,11 @@ impl TurnRun<'_> {
         request: &ModelRequest,
         turn_usage: &mut TurnUsage,
     ) -> Result<Option<String>, AgentError> {
-        let hearing = self.agent_state.complete_text(request, self.choice.key.as_ref());
+        let requesting = self.agent_state.complete_text(request, self.choice.key.as_ref());
         tokio::select! {
             biased;
             () = self.events.cancelled() => Err(AgentError::Cancelled),
-            heard = hearing => Ok(match heard {
+            answer = requesting => Ok(match answer {
                 Ok((text, usage)) => {
                     turn_usage.add(usage);
                     Some(text).filter(|text| !text.trim().is_empty())

@@ -21,8 +21,8 @@ pub(in crate::model) async fn may_stop(
     let Some(reason) = events.may_stop().await? else {
         return Ok(true);
     };
-    let told = format!("You are not done yet. A hook of this session says:\n{reason}");
-    conversation.push(Speaker::Host, user(told));
+    let message = format!("You are not done yet. A hook of this session says:\n{reason}");
+    conversation.push(Speaker::Host, user(message));
     Ok(false)
 }
 

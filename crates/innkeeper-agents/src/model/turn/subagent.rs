@@ -62,10 +62,10 @@ impl TurnRun<'_> {
                 Ok(ToolAnswer::ok(report))
             }
             Ok(WorkerEnd::Stopped) => {
-                let told = "The person stopped the helper before it was done.";
-                call.complete(ToolResult::failed("The subagent was stopped", told))
+                let message = "The person stopped the helper before it was done.";
+                call.complete(ToolResult::failed("The subagent was stopped", message))
                     .await?;
-                Ok(ToolAnswer::failed(told))
+                Ok(ToolAnswer::failed(message))
             }
             Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
             Err(AgentError::Failed { message, .. }) => {
@@ -119,7 +119,7 @@ impl TurnRun<'_> {
 
 /// Returns the subagent's report: its last text.
 fn last_words(conversation: &Conversation) -> String {
-    let said = conversation
+    let text = conversation
         .entries()
         .iter()
         .rev()
@@ -136,5 +136,5 @@ fn last_words(conversation: &Conversation) -> String {
             }
             ModelMessage::User(_) | ModelMessage::ToolResults(_) => None,
         });
-    said.unwrap_or_else(|| "The helper ended without a report.".to_owned())
+    text.unwrap_or_else(|| "The helper ended without a report.".to_owned())
 }

@@ -31,10 +31,10 @@ impl Output {
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let room = self.max_all.saturating_sub(self.all.len()).min(bytes.len());
-        self.all.extend_from_slice(bytes.get(..room).unwrap_or_default());
-        let room = self.max_head.saturating_sub(self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(room);
+        let remaining = self.max_all.saturating_sub(self.all.len()).min(bytes.len());
+        self.all.extend_from_slice(bytes.get(..remaining).unwrap_or_default());
+        let remaining = self.max_head.saturating_sub(self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(remaining);
         self.head.extend_from_slice(first);
         let skipped = rest.len().saturating_sub(self.max_tail);
         let rest = rest.get(skipped..).unwrap_or_default();
@@ -57,8 +57,8 @@ impl Output {
     /// Returns head and tail, with a note about omitted bytes.
     pub(super) fn excerpt(&self) -> String {
         let (a, b) = self.tail.as_slices();
-        let kept = self.head.len() + self.tail.len();
-        let left_out = self.total.saturating_sub(kept as u64);
+        let retained = self.head.len() + self.tail.len();
+        let left_out = self.total.saturating_sub(retained as u64);
         if left_out == 0 {
             return String::from_utf8_lossy(&[&self.head, a, b].concat()).into_owned();
         }
@@ -68,15 +68,15 @@ impl Output {
     }
 
     /// Returns at most `most` bytes of the end.
-    pub(super) fn tail_text(&self, most: usize) -> String {
+    pub(super) fn tail_text(&self, limit: usize) -> String {
         let (a, b) = self.tail.as_slices();
-        let kept = if self.total as usize == self.head.len() + self.tail.len() {
+        let retained = if self.total as usize == self.head.len() + self.tail.len() {
             [&self.head, a, b].concat()
         } else {
             [a, b].concat()
         };
-        let start = kept.len().saturating_sub(most);
-        let latest = String::from_utf8_lossy(kept.get(start..).unwrap_or_default());
+        let start = retained.len().saturating_sub(limit);
+        let latest = String::from_utf8_lossy(retained.get(start..).unwrap_or_default());
         if (latest.len() as u64) < self.total {
             format!("[…]\n{latest}")
         } else {

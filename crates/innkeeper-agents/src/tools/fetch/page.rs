@@ -19,10 +19,10 @@ pub(super) fn is_text(media_type: &str) -> bool {
 /// Returns the text of a page without scripts, styles and markup. It is an approximation, not a parser: anything that
 /// looks like a tag is removed.
 pub(super) fn text_of_html(html: &str) -> String {
-    let mut words = String::with_capacity(html.len() / 2);
+    let mut text = String::with_capacity(html.len() / 2);
     let mut rest = html;
     while let Some((before, tagged)) = rest.split_once('<') {
-        words.push_str(before);
+        text.push_str(before);
         let (tag, after) = match tagged.strip_prefix("!--") {
             Some(comment) => ("", comment.split_once("-->").map_or("", |(_, after)| after)),
             None => tagged.split_once('>').unwrap_or((tagged, "")),
@@ -37,11 +37,11 @@ pub(super) fn text_of_html(html: &str) -> String {
             _ => after,
         };
         if is_block(name.trim_start_matches('/')) {
-            words.push('\n');
+            text.push('\n');
         }
     }
-    words.push_str(rest);
-    tidied(&words)
+    text.push_str(rest);
+    tidied(&text)
 }
 
 fn is_block(name: &str) -> bool {
@@ -86,9 +86,9 @@ fn skip_to_end<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 /// Decodes entities and collapses whitespace and empty lines.
-fn tidied(words: &str) -> String {
+fn tidied(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for line in words.lines() {
+    for line in text.lines() {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_doubled = line.is_empty() && lines.last().is_none_or(String::is_empty);
         if !is_doubled {
@@ -119,8 +119,8 @@ mod tests {
     fn a_page_becomes_its_text() {
         let html = "<!doctype html><head><title>Inn</title><style>p { x }</style></head><body><!-- <p>no</p> -->\
                     <h1>Rooms &amp; beds</h1><p>A  <b>warm</b>\n bed.</p><script>if (a < b) {}</script><p>1 &lt; 2</p>";
-        let words = text_of_html(html);
-        let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
+        let text = text_of_html(html);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         assert_eq!(lines, ["Inn", "Rooms & beds", "A warm", "bed.", "1 < 2"]);
     }
 

@@ -16,7 +16,7 @@ use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify}
 use crate::model::sse::SseEvent;
 
 /// Fields in which servers send reasoning.
-const THINKING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// Decodes a stream of chunks.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub(crate) struct ChatDecoder {
     calls: StreamedCalls,
     /// Our call index by the server's index.
     by_index: HashMap<u64, usize>,
-    thinking: ReasoningBuffer,
+    reasoning: ReasoningBuffer,
     /// The field that the reasoning came in, if it has its own.
-    thinking_field: Option<&'static str>,
+    reasoning_field: Option<&'static str>,
     refusal: String,
     /// The finish reason, once the server has sent it.
     finish: Option<String>,
@@ -42,8 +42,8 @@ impl ChatDecoder {
             origin,
             calls: StreamedCalls::new(id_prefix),
             by_index: HashMap::new(),
-            thinking: ReasoningBuffer::default(),
-            thinking_field: None,
+            reasoning: ReasoningBuffer::default(),
+            reasoning_field: None,
             refusal: String::new(),
             finish: None,
             usage: None,
@@ -56,8 +56,8 @@ impl ChatDecoder {
             return Err(classify(&self.provider, &Failure::from_value(chunk)));
         }
         let choice = chunk.get("choices").and_then(|choices| choices.get(0));
-        if let Some(said) = choice.and_then(|choice| choice.get(part)) {
-            self.said(said, out);
+        if let Some(message) = choice.and_then(|choice| choice.get(part)) {
+            self.message(message, out);
         }
         if let Some(finish) = choice
             .and_then(|choice| choice.get("finish_reason"))
@@ -72,16 +72,16 @@ impl ChatDecoder {
         Ok(())
     }
 
-    fn said(&mut self, said: &Value, out: &mut Vec<ModelEvent>) {
-        for field in THINKING_FIELDS {
-            if let Some(text) = non_empty(said, field) {
-                self.thinking_field = Some(field);
-                self.thinking.push(text, out);
+    fn message(&mut self, message: &Value, out: &mut Vec<ModelEvent>) {
+        for field in REASONING_FIELDS {
+            if let Some(text) = non_empty(message, field) {
+                self.reasoning_field = Some(field);
+                self.reasoning.push(text, out);
                 // Servers that fill both fields send the same text in both.
                 break;
             }
         }
-        match said.get("content") {
+        match message.get("content") {
             Some(Value::String(text)) => self.text(text, out),
             Some(Value::Array(parts)) => {
                 for part in parts {
@@ -90,17 +90,17 @@ impl ChatDecoder {
             }
             _ => {}
         }
-        if let Some(text) = said.get("refusal").and_then(Value::as_str) {
+        if let Some(text) = message.get("refusal").and_then(Value::as_str) {
             self.refusal.push_str(text);
         }
-        for call in elements(said, "tool_calls") {
+        for call in elements(message, "tool_calls") {
             self.call(call, out);
         }
     }
 
     fn text(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
         if !text.is_empty() {
-            self.end_thinking(out);
+            self.end_reasoning(out);
             out.push(ModelEvent::Text(text.to_owned()));
         }
     }
@@ -110,23 +110,23 @@ impl ChatDecoder {
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             self.text(text, out);
         }
-        for thought in elements(part, "thinking") {
-            if let Some(text) = thought.get("text").and_then(Value::as_str) {
-                self.thinking.push(text, out);
+        for block in elements(part, "thinking") {
+            if let Some(text) = block.get("text").and_then(Value::as_str) {
+                self.reasoning.push(text, out);
             }
         }
     }
 
-    fn end_thinking(&mut self, out: &mut Vec<ModelEvent>) {
-        if !self.thinking.is_empty() {
-            let field = self.thinking_field.take();
+    fn end_reasoning(&mut self, out: &mut Vec<ModelEvent>) {
+        if !self.reasoning.is_empty() {
+            let field = self.reasoning_field.take();
             let proof = field.map(|field| self.origin.seal(field.into()));
-            self.thinking.end(proof, out);
+            self.reasoning.end(proof, out);
         }
     }
 
     fn call(&mut self, call: &Value, out: &mut Vec<ModelEvent>) {
-        self.end_thinking(out);
+        self.end_reasoning(out);
         let id = non_empty(call, "id");
         let function = call.get("function");
         let name = function.and_then(|function| non_empty(function, "name"));
@@ -142,9 +142,9 @@ impl ChatDecoder {
 
     /// Returns the call that a fragment belongs to. Some servers omit the index, or send the same index for all
     /// calls.
-    fn index_of(&mut self, theirs: Option<u64>, id: Option<&str>, name: Option<&str>) -> usize {
-        let known = match theirs {
-            Some(theirs) => self.by_index.get(&theirs).copied(),
+    fn index_of(&mut self, server_index: Option<u64>, id: Option<&str>, name: Option<&str>) -> usize {
+        let known = match server_index {
+            Some(server_index) => self.by_index.get(&server_index).copied(),
             None if id.is_none() && name.is_none() => self.calls.last(),
             None => self
                 .calls
@@ -152,10 +152,10 @@ impl ChatDecoder {
                 .filter(|last| !self.starts_another_call(*last, id, name)),
         };
         let index = known
-            .filter(|known| theirs.is_none() || !self.has_other_id(*known, id, name))
+            .filter(|known| server_index.is_none() || !self.has_other_id(*known, id, name))
             .unwrap_or_else(|| self.calls.begin());
-        if let Some(theirs) = theirs {
-            self.by_index.insert(theirs, index);
+        if let Some(server_index) = server_index {
+            self.by_index.insert(server_index, index);
         }
         index
     }
@@ -193,7 +193,7 @@ impl ChatDecoder {
         let Some(finish) = self.finish.take() else {
             return Err(incomplete(&self.provider));
         };
-        self.end_thinking(out);
+        self.end_reasoning(out);
         let was_cut = matches!(finish.as_str(), "length" | "max_tokens");
         self.calls.end_all(was_cut, out);
         let refusal = take_refusal(&mut self.refusal);

@@ -89,8 +89,8 @@ impl MessagesDecoder {
                 }
             }
             "redacted_thinking" => {
-                let kept = json!({"type": "redacted_thinking", "data": text("data")});
-                ReasoningBuffer::default().end(Some(self.origin.seal(kept)), out);
+                let block_back = json!({"type": "redacted_thinking", "data": text("data")});
+                ReasoningBuffer::default().end(Some(self.origin.seal(block_back)), out);
                 Block::Other
             }
             "tool_use" => {
@@ -133,8 +133,8 @@ impl MessagesDecoder {
             }) => {
                 // The API rejects thinking without a signature.
                 let proof = (!signature.is_empty()).then(|| {
-                    let kept = json!({"type": "thinking", "thinking": thinking.text(), "signature": signature});
-                    self.origin.seal(kept)
+                    let block_back = json!({"type": "thinking", "thinking": thinking.text(), "signature": signature});
+                    self.origin.seal(block_back)
                 });
                 thinking.end(proof, out);
             }

@@ -23,11 +23,11 @@ pub(crate) struct ResponsesDecoder {
     calls: StreamedCalls,
     /// Our call index by output index.
     by_output_index: HashMap<u64, usize>,
-    thinking: ReasoningBuffer,
+    reasoning: ReasoningBuffer,
     /// Output index and part index of the last streamed reasoning.
-    thinking_part: Option<(u64, u64)>,
+    reasoning_part: Option<(u64, u64)>,
     /// Output indexes with streamed text.
-    spoken: HashSet<u64>,
+    with_text: HashSet<u64>,
     /// Completed output indexes.
     done: HashSet<u64>,
     refusal: String,
@@ -40,9 +40,9 @@ impl ResponsesDecoder {
             origin,
             calls: StreamedCalls::new(id_prefix),
             by_output_index: HashMap::new(),
-            thinking: ReasoningBuffer::default(),
-            thinking_part: None,
-            spoken: HashSet::new(),
+            reasoning: ReasoningBuffer::default(),
+            reasoning_part: None,
+            with_text: HashSet::new(),
             done: HashSet::new(),
             refusal: String::new(),
         }
@@ -55,11 +55,13 @@ impl ResponsesDecoder {
             "response.output_item.added" => self.item_added(output, event.get("item"), out),
             "response.output_text.delta" => self.text(output, delta, out),
             "response.refusal.delta" => {
-                self.spoken.insert(output);
+                self.with_text.insert(output);
                 self.refusal.push_str(delta);
             }
-            "response.reasoning_summary_text.delta" => self.thought(output, event.get("summary_index"), delta, out),
-            "response.reasoning_text.delta" => self.thought(output, event.get("content_index"), delta, out),
+            "response.reasoning_summary_text.delta" => {
+                self.reasoning_delta(output, event.get("summary_index"), delta, out)
+            }
+            "response.reasoning_text.delta" => self.reasoning_delta(output, event.get("content_index"), delta, out),
             "response.function_call_arguments.delta" => {
                 let index = self.call_for_output(output);
                 self.calls.input(index, delta, out);
@@ -87,17 +89,17 @@ impl ResponsesDecoder {
 
     fn text(&mut self, output: u64, text: &str, out: &mut Vec<ModelEvent>) {
         if emit_text(text, out) {
-            self.spoken.insert(output);
+            self.with_text.insert(output);
         }
     }
 
-    fn thought(&mut self, output: u64, part: Option<&Value>, text: &str, out: &mut Vec<ModelEvent>) {
+    fn reasoning_delta(&mut self, output: u64, part: Option<&Value>, text: &str, out: &mut Vec<ModelEvent>) {
         let part = (output, part.and_then(Value::as_u64).unwrap_or_default());
-        let before = self.thinking_part.replace(part);
-        if before.is_some_and(|before| before != part) && !self.thinking.is_empty() {
-            self.thinking.push("\n\n", out);
+        let before = self.reasoning_part.replace(part);
+        if before.is_some_and(|before| before != part) && !self.reasoning.is_empty() {
+            self.reasoning.push("\n\n", out);
         }
-        self.thinking.push(text, out);
+        self.reasoning.push(text, out);
     }
 
     fn item_added(&mut self, output: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
@@ -114,8 +116,8 @@ impl ResponsesDecoder {
             return;
         };
         match item.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "reasoning" => self.thinking_done(item, out),
-            "message" if !self.spoken.contains(&output) => self.whole_message(output, item, out),
+            "reasoning" => self.reasoning_done(item, out),
+            "message" if !self.with_text.contains(&output) => self.whole_message(output, item, out),
             "function_call" => {
                 let index = self.call_for_output(output);
                 let (id, name) = id_and_name(item);
@@ -129,8 +131,8 @@ impl ResponsesDecoder {
         }
     }
 
-    fn thinking_done(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
-        if self.thinking.is_empty() {
+    fn reasoning_done(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+        if self.reasoning.is_empty() {
             let texts = |field: &str| -> Vec<&str> {
                 elements(item, field)
                     .filter_map(|part| part.get("text")?.as_str())
@@ -138,20 +140,20 @@ impl ResponsesDecoder {
             };
             let summary = texts("summary");
             let shown = if summary.is_empty() { texts("content") } else { summary };
-            self.thinking.push(&shown.join("\n\n"), out);
+            self.reasoning.push(&shown.join("\n\n"), out);
         }
         // Without encrypted content the provider, which stores nothing, cannot recognise the item.
         let encrypted = non_empty(item, "encrypted_content");
         let proof = encrypted.map(|encrypted| {
             let summary = item.get("summary").cloned().unwrap_or_else(|| json!([]));
-            let mut kept = json!({"type": "reasoning", "summary": summary, "encrypted_content": encrypted});
+            let mut item_back = json!({"type": "reasoning", "summary": summary, "encrypted_content": encrypted});
             if let Some(id) = item.get("id") {
-                kept["id"] = id.clone();
+                item_back["id"] = id.clone();
             }
-            self.origin.seal(kept)
+            self.origin.seal(item_back)
         });
-        self.thinking.end(proof, out);
-        self.thinking_part = None;
+        self.reasoning.end(proof, out);
+        self.reasoning_part = None;
     }
 
     fn whole_message(&mut self, output: u64, item: &Value, out: &mut Vec<ModelEvent>) {
@@ -181,7 +183,7 @@ impl ResponsesDecoder {
         for (output, item) in (0..).zip(elements(response, "output")) {
             self.item_done(output, Some(item), out);
         }
-        self.thinking.end(None, out);
+        self.reasoning.end(None, out);
         out.extend(usage_of(response).map(usage));
         let refusal = take_refusal(&mut self.refusal);
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);

@@ -27,13 +27,13 @@ pub(in crate::model) async fn ask(
         .run(Invocation::new("Asks a question").input(input.to_string()))
         .await?;
     let answer = events.ask(form).await?;
-    let said = in_words(&answer);
+    let text_answer = in_words(&answer);
     let summary = match answer.response {
         Response::Accept => "Asked, and got an answer",
         Response::Decline | Response::Cancel => "Asked, and got no answer",
     };
-    call.complete(ToolResult::text(summary, said.clone())).await?;
-    Ok(ToolAnswer::ok(said))
+    call.complete(ToolResult::text(summary, text_answer.clone())).await?;
+    Ok(ToolAnswer::ok(text_answer))
 }
 
 fn form(input: &Value) -> Result<Form, String> {
@@ -73,7 +73,7 @@ fn in_words(answer: &Answer) -> String {
         Response::Cancel => return "The person closed the question without an answer.".to_owned(),
         Response::Accept => {}
     }
-    let said: Vec<String> = answer
+    let text_answer: Vec<String> = answer
         .values
         .values()
         .map(|value| match value {
@@ -86,8 +86,8 @@ fn in_words(answer: &Answer) -> String {
             }
         })
         .collect();
-    match said.join("\n") {
+    match text_answer.join("\n") {
         nothing if nothing.is_empty() => "The person sent the question back without an answer.".to_owned(),
-        said => format!("The person answered: {said}"),
+        text_answer => format!("The person answered: {text_answer}"),
     }
 }

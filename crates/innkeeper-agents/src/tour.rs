@@ -1,5 +1,5 @@
-//! The tour agent: needs no key and no network, always gives the same answer, and performs on
-//! command, so that anyone who writes a client can see every part of it at work.
+//! The tour agent. It needs no key and no network, gives deterministic answers, and demonstrates every part of the
+//! protocol on command, for authors of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ mod tools;
 use command::{COMMANDS, Command};
 use memory::Memory;
 
-/// What the setting `topic` finds; too many to list, as far as a tour guide is concerned.
+/// Values of the setting `topic`, too many to list in the schema.
 const TOPICS: &[(&str, &str)] = &[
     ("bread", "How it is baked"),
     ("bridges", "How they stay up"),
@@ -38,14 +38,14 @@ const TOPICS: &[(&str, &str)] = &[
     ("weather", "What it does"),
 ];
 
-/// The built-in guide.
+/// The tour agent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TourAgent {
     stamp: bool,
 }
 
 impl TourAgent {
-    /// The guide.
+    /// Creates the agent.
     pub fn new() -> Self {
         Self::default()
     }
@@ -153,7 +153,7 @@ fn settings() -> [Setting; 2] {
     ]
 }
 
-/// One conversation with the guide.
+/// One chat with the agent.
 #[derive(Debug)]
 struct TourChat {
     stamp: bool,
@@ -164,7 +164,7 @@ struct TourChat {
 #[async_trait]
 impl AgentChat for TourChat {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
-        // A model would get it now.
+        // A real agent would send the prompt to its model now.
         let sections = prompt::sections(&turn.settings, &turn.working_directories);
         let prompt = events.render_prompt(sections).await?;
         if turn.resume {
@@ -323,7 +323,7 @@ async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
     say(events, words).await
 }
 
-/// Says something word by word, as a model would.
+/// Streams a text word by word, as a model would.
 async fn say(events: &EventSink, text: &str) -> Result<(), AgentError> {
     for word in text.split_inclusive([' ', '\n']) {
         events.text(word).await?;

@@ -1,18 +1,18 @@
-//! What the tour agent performs on command.
+//! Slash commands of the tour agent.
 
 use std::time::Duration;
 
-/// Most deltas of one `/stream`.
+/// Maximum number of deltas of one `/stream`.
 const MAX_COUNT: u64 = 100_000_000;
-/// Longest delta of `/stream`.
+/// Maximum length of a delta of `/stream`.
 const MAX_BYTES: usize = 64 << 10;
-/// Longest report of `/long`.
+/// Maximum length of a report of `/long`.
 const MAX_KILOBYTES: u64 = 4096;
-/// Longest `/slow`, `/silent`, `/steer` or `/background`.
+/// Maximum duration of `/slow`, `/silent`, `/steer` and `/background`.
 const MAX_SECONDS: u64 = 3600;
-/// Deepest `/subagent`. The host has a limit of its own below it, which is worth seeing.
+/// Maximum depth of `/subagent`. The host has a lower limit of its own, which the command shows.
 const MAX_DEPTH: u64 = 32;
-/// Most errands of one `/parallel`.
+/// Maximum number of calls of one `/parallel`.
 const MAX_ERRANDS: u64 = 100;
 
 /// A parsed slash command.
@@ -73,8 +73,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Reads a message: a command, plain words (`None`), or a command used wrongly, with what to
-    /// say about it.
+    /// Parses a message: a command, plain text (`None`), or an invalid command with an explanation.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         let Some(line) = text.trim().strip_prefix('/') else {
             return Ok(None);
@@ -88,7 +87,7 @@ impl Command {
         Self::read(name, rest.trim()).map(Some).ok_or_else(|| usage(name))
     }
 
-    /// Reads the arguments of a known command.
+    /// Parses the arguments of a known command.
     fn read(name: &str, rest: &str) -> Option<Self> {
         let arguments: Vec<&str> = rest.split_whitespace().collect();
         Some(match (name, arguments.as_slice()) {
@@ -147,8 +146,8 @@ impl Command {
         })
     }
 
-    /// What is wanted of an MCP server: `SERVER read URI`, `SERVER prompt NAME {…}` or `SERVER TOOL {…}`. A
-    /// tool may be called `read` or `prompt` as well; what it is given is an object.
+    /// Parses a request to an MCP server: `SERVER read URI`, `SERVER prompt NAME {…}` or `SERVER TOOL {…}`. A tool
+    /// may be called `read` or `prompt` too; its argument is an object.
     fn mcp(rest: &str) -> Option<Self> {
         let (server, rest) = word(rest)?;
         let (what, input) = word(rest)?;
@@ -169,7 +168,7 @@ impl Command {
     }
 }
 
-/// The input of a tool or a prompt: an object, or nothing.
+/// Parses the input of a tool or prompt: an object, or nothing.
 fn object(input: &str) -> Option<String> {
     let input = if input.is_empty() { "{}" } else { input };
     serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(input).ok()?;
@@ -187,7 +186,7 @@ const fn entry(name: &'static str, usage: &'static str, what: &'static str) -> E
     Entry { name, usage, what }
 }
 
-/// The commands and what they do.
+/// All commands with their descriptions.
 pub(super) const COMMANDS: &[Entry] = &[
     entry(
         "stream",
@@ -269,7 +268,7 @@ pub(super) const COMMANDS: &[Entry] = &[
 ];
 
 impl Entry {
-    /// How it is typed.
+    /// Usage line.
     pub(super) fn form(&self) -> String {
         format!("/{} {}", self.name, self.usage).trim_end().to_owned()
     }
@@ -283,7 +282,7 @@ fn usage(name: &str) -> String {
     format!("That is not how /{name} is used. It goes like this: `{form}`")
 }
 
-/// The first word, which may stand in quotation marks as JSON has them, and what comes after it.
+/// Returns the first word, which may be a JSON string, and the rest.
 fn word(text: &str) -> Option<(String, &str)> {
     let (word, rest) = if text.starts_with('"') {
         let mut words = serde_json::Deserializer::from_str(text).into_iter::<String>();

@@ -1,5 +1,4 @@
-//! What the tour agent was given of what its session brings along, so that all of it can be tried
-//! without a model.
+//! Shows the customizations of the session, so that they can be tried without a model.
 
 use std::fmt::Write as _;
 
@@ -7,10 +6,10 @@ use super::people::describe;
 use innkeeper_host::customizations::{About, Called, Customized};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 
-/// Most entries of one kind that are listed.
+/// Maximum number of listed entries of one kind.
 const MOST: usize = 100;
 
-/// Everything there is, with who may use it.
+/// Lists all customizations with their audience.
 pub(super) fn overview(turn: &TurnInput) -> String {
     let given = &turn.customizations;
     if !given.is_known() {
@@ -84,7 +83,7 @@ fn gate(for_people: bool, for_models: bool) -> String {
     }
 }
 
-/// A skill or a prompt as a model would get it.
+/// Shows a skill or prompt as a model would get it.
 pub(super) fn called(called: &Called) -> String {
     let mut text = format!(
         "You called `{}` ({}). A model would be told:\n\n{}\n",
@@ -99,7 +98,7 @@ pub(super) fn called(called: &Called) -> String {
     text
 }
 
-/// Says which agent was chosen, and what it is told; the guide stays the guide.
+/// Shows the selected custom agent and its instructions.
 pub(super) async fn introduce(given: &Customized, uri: &str, events: &EventSink) -> Result<(), AgentError> {
     let chosen = given.agent(uri)?;
     let role = given.agent_text(chosen, &[]).await;

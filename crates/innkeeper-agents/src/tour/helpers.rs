@@ -1,4 +1,4 @@
-//! Helpers: workers below one another, and work that goes on after the turn.
+//! Nested subagents, and work that outlives the turn.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use innkeeper_host::{
     AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
 };
 
-/// `/subagent`: helpers below one another; the last one asks for permission (CHT-12, CHT-25).
+/// `/subagent`: nested subagents; the innermost asks for confirmation (CHT-12, CHT-25).
 pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), AgentError> {
     match send(events.clone(), 1, depth).await {
         Ok(()) => say(events, &format!("{depth} helpers later, everything is done.")).await,
@@ -17,7 +17,7 @@ pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), Agent
     }
 }
 
-/// Sends one helper, who sends the next.
+/// Starts one subagent, which starts the next.
 fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>> {
     Box::pin(async move {
         let mut call = start(&events, &format!("Sends helper {level} of {depth}")).await?;
@@ -54,7 +54,7 @@ async fn start(events: &EventSink, message: &str) -> Result<ToolCall, AgentError
     draft.run(Invocation::new(message).input("{}")).await
 }
 
-/// The last helper asks, so that people can see who asks from how far below.
+/// The innermost subagent asks, so that users can see a confirmation from a nested chat.
 async fn ask(events: &EventSink) -> Result<(), AgentError> {
     let draft = tools::call(events, "ring_bell").start().await?;
     let confirmation = Confirmation {
@@ -73,7 +73,7 @@ async fn ask(events: &EventSink) -> Result<(), AgentError> {
     }
 }
 
-/// `/background`: leaves something running when the turn is over (CHT-24).
+/// `/background`: leaves work running when the turn ends (CHT-24).
 pub(super) async fn background(events: &EventSink, seconds: u64) -> Result<(), AgentError> {
     let time = Duration::from_secs(seconds);
     let watering = events

@@ -1,4 +1,4 @@
-//! The MCP servers of the session: what they do and have, and calls of their tools.
+//! MCP servers of the session: their status, their offers, and tool calls.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use innkeeper_host::mcp::{
 };
 use innkeeper_host::{AgentError, EventSink, ToolContent};
 
-/// Most tools, prompts or resources of one server that are listed.
+/// Maximum number of listed tools, prompts or resources of one server.
 const MOST: usize = 100;
-/// How long a server has to say what it offers.
+/// Timeout for the lists of a server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it has to answer.
+/// Timeout for an answer of a server.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// Most bytes that are read of it.
+/// Maximum bytes of a resource.
 const MAX_READ: usize = 64 << 10;
 
-/// Every server with what it does, and what those that are ready have.
+/// Lists every server with its status, and the offers of those that are ready.
 pub(super) async fn overview(given: &Customized) -> String {
     let servers = given.mcp_servers();
     if servers.is_empty() {
@@ -109,7 +109,7 @@ pub(super) async fn call(
         let problem = format!("No MCP server `{server}` with a tool `{name}` is ready. /mcp lists those that are.\n");
         return say(events, &problem).await;
     };
-    // It was read before as well.
+    // The input was parsed before.
     let arguments = Arguments::parse(input).unwrap_or_default();
     let call = events.mcp_tool(tool).sampler(Arc::new(NoModel));
     let result = call.run(arguments).await?;
@@ -131,14 +131,14 @@ pub(super) async fn call(
     say(events, &text).await
 }
 
-/// Fills in a prompt, and says what a model would be told.
+/// Expands a prompt and shows what a model would get.
 pub(super) async fn prompt(given: &Customized, server: &str, name: &str, input: &str) -> String {
     let prompts = given.mcp_prompts(PATIENCE).await;
     let mut prompts = prompts.iter();
     let Some(prompt) = prompts.find(|prompt| prompt.server_name == server && prompt.prompt == name) else {
         return format!("No MCP server `{server}` with a prompt `{name}` is ready. /mcp lists those that are.\n");
     };
-    // It was read before as well.
+    // The input was parsed before.
     let arguments = serde_json::from_str(input).unwrap_or_default();
     match tokio::time::timeout(ANSWER_TIME, given.mcp().prompt(prompt, arguments)).await {
         Ok(Ok(filled)) => format!("A model would be told:\n\n{}\n", filled.into_model_input().0),
@@ -147,7 +147,7 @@ pub(super) async fn prompt(given: &Customized, server: &str, name: &str, input: 
     }
 }
 
-/// Reads something that a server offers.
+/// Reads a resource of a server.
 pub(super) async fn read(mcp: &Mcp, server: &str, uri: &str) -> String {
     let resources = mcp.resources(PATIENCE).await;
     let mut resources = resources.iter();
@@ -164,7 +164,7 @@ pub(super) async fn read(mcp: &Mcp, server: &str, uri: &str) -> String {
     }
 }
 
-/// Answers servers that want a model, so that it can be tried without one.
+/// Answers sampling requests, so that they can be tried without a model.
 pub(super) struct NoModel;
 
 #[async_trait]

@@ -1,25 +1,24 @@
-//! What the tour agent remembers of a chat, so that forks, truncation and side chats can be seen
-//! to work.
+//! Messages that the tour agent remembers of a chat, which make forks, truncation and side chats visible.
 
 use innkeeper_host::ChatContext;
 use innkeeper_std::text::truncate_chars;
 
-/// Messages it remembers.
+/// Maximum number of remembered messages.
 const MAX_MESSAGES: usize = 20;
-/// Characters it remembers of one.
+/// Maximum characters of a remembered message.
 const MAX_CHARS: usize = 200;
 
-/// What people said, and what a side chat is about.
+/// The user's messages, and the parent conversation of a side chat.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     said: Vec<String>,
     aside: Option<String>,
-    /// What it was asked to remember.
+    /// The text that the user asked to remember.
     note: Option<String>,
 }
 
 impl Memory {
-    /// What a chat knows when it is opened.
+    /// Restores the memory of a chat that is opened.
     pub(super) fn new(cx: &ChatContext) -> Self {
         let mut memory = Self::default();
         for turn in &cx.history {
@@ -32,7 +31,7 @@ impl Memory {
         memory
     }
 
-    /// Notes what it was asked to remember.
+    /// Stores the text that the user asked to remember.
     pub(super) fn note(&mut self, text: &str) {
         self.note = Some(shorten(text));
     }
@@ -45,7 +44,7 @@ impl Memory {
         self.said.push(shorten(text));
     }
 
-    /// Says what it remembers.
+    /// Describes the remembered messages.
     pub(super) fn recall(&self) -> String {
         let mut text = match &self.aside {
             Some(about) => format!("This chat was opened to talk about “{about}”.\n\n"),

@@ -1,4 +1,4 @@
-//! What the guide asks people, and what it hears from them.
+//! Questions to the user, steering and attachments.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn repeat(answer: &Answer) -> String {
     text
 }
 
-/// `/ask url`: sends people to a page and waits until they are back (INP-08).
+/// `/ask url`: sends the user to a page and waits for the return (INP-08).
 pub(super) async fn ask_url(events: &EventSink) -> Result<(), AgentError> {
     let url = "https://example.com/guest-book";
     let said = match events.ask_url("Please sign the guest book.", url).await? {
@@ -61,7 +61,7 @@ pub(super) async fn ask_url(events: &EventSink) -> Result<(), AgentError> {
     say(events, said).await
 }
 
-/// `/steer`: waits for steering messages and repeats them, until somebody says “enough”.
+/// `/steer`: waits for steering messages and repeats them until the user sends “enough”.
 pub(super) async fn steer(events: &EventSink, seconds: u64) -> Result<(), AgentError> {
     say(
         events,
@@ -80,7 +80,7 @@ pub(super) async fn steer(events: &EventSink, seconds: u64) -> Result<(), AgentE
     say(events, "I have stopped listening.").await
 }
 
-/// `/attachments`: says what came with the message.
+/// `/attachments`: lists the attachments of the message.
 pub(super) async fn attachments(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     if turn.attachments.is_empty() {
         return say(events, "Nothing came with your message.").await;

@@ -1,5 +1,5 @@
-//! The guide's system prompt. No model ever reads it, but it is put together, and rewritten, as if
-//! one did: at the start of a chat and in every turn (SMT-06).
+//! The system prompt of the tour agent. No model reads it, but it is rendered and transformed as if one did: when a
+//! chat is opened and in every turn (SMT-06).
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use innkeeper_host::{PromptSection, RenderedPrompt, RenderedSection};
 
-/// How much of a section `/prompt` shows.
+/// Maximum characters of a section that `/prompt` shows.
 const MAX_CHARS: usize = 72;
 
-/// The sections of a prompt, for a session set up like this.
+/// Returns the sections for a session with these settings.
 pub(super) fn sections(settings: &Map<String, Value>, directories: &[String]) -> Vec<PromptSection> {
     let setting = |id: &str| settings.get(id).and_then(Value::as_str);
     let tone = match setting("mood") {
@@ -37,7 +37,7 @@ pub(super) fn sections(settings: &Map<String, Value>, directories: &[String]) ->
     ]
 }
 
-/// The sections of a helper's prompt.
+/// Returns the sections for a subagent.
 pub(super) fn for_helper(level: u64, depth: u64) -> Vec<PromptSection> {
     vec![
         PromptSection::new(
@@ -49,7 +49,7 @@ pub(super) fn for_helper(level: u64, depth: u64) -> Vec<PromptSection> {
     ]
 }
 
-/// How a chat's first prompt turned out.
+/// Describes the first prompt of a chat.
 #[derive(Debug)]
 pub(super) struct First {
     bytes: usize,
@@ -66,7 +66,7 @@ impl First {
     }
 }
 
-/// `/prompt`: what the prompt of this turn is made of.
+/// `/prompt`: lists the sections of this turn's prompt.
 pub(super) fn overview(prompt: &RenderedPrompt, first: &First) -> String {
     let mut text = format!(
         "My instructions for this turn have {} sections and {} bytes:\n\n",
@@ -89,7 +89,7 @@ pub(super) fn overview(prompt: &RenderedPrompt, first: &First) -> String {
     text
 }
 
-/// `/prompt <section>`: one section in full.
+/// `/prompt <section>`: shows one section in full.
 pub(super) fn in_full(prompt: &RenderedPrompt, id: &str) -> String {
     match prompt.section(id) {
         Some(section) => format!("{}:\n\n{}\n", heading(prompt, section), section.content),

@@ -1,4 +1,4 @@
-//! What the tour agent says.
+//! Texts of the tour agent.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::command::COMMANDS;
 use super::memory::Memory;
 use innkeeper_host::TurnInput;
 
-/// A friendly, useful answer to plain words.
+/// An answer to plain text.
 pub(super) fn answer(turn: &TurnInput, memory: &Memory) -> String {
     let mut answer = answer_cheerfully(turn, memory);
     if turn.settings.get("mood").and_then(|mood| mood.as_str()) == Some("grumpy") {
@@ -73,7 +73,7 @@ pub(super) fn help() -> String {
 
 const FILLER: &str = "lorem ipsum dolor sit amet ";
 
-/// One delta of exactly so many bytes, the same every time.
+/// One delta of exactly this many bytes, the same every time.
 pub(super) fn delta(index: u64, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + FILLER.len());
     // Writing to a String cannot fail.
@@ -85,7 +85,7 @@ pub(super) fn delta(index: u64, bytes: usize) -> String {
     text
 }
 
-/// One delta of exactly so many bytes that starts with the time.
+/// One delta of exactly this many bytes that starts with the time.
 pub(super) fn stamped_delta(bytes: usize) -> String {
     let mut text = format!("{:016x}", jiff::Timestamp::now().as_nanosecond());
     while text.len() < bytes {

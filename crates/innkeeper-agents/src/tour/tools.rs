@@ -11,7 +11,7 @@ use innkeeper_host::{
     ToolCall, ToolCallBuilder, ToolContent, ToolKind, ToolResult, TurnInput, Verdict,
 };
 
-/// The guide's own tools: name, title, what they do.
+/// The agent's own tools: name, title, description.
 pub(super) const TOOLS: &[(&str, &str, &str)] = &[
     ("look_around", "Look around", "Looks at a room of the inn."),
     ("ring_bell", "Ring the bell", "Rings the bell at the desk."),
@@ -26,7 +26,7 @@ fn title(name: &str) -> &'static str {
     known.map_or("Tool", |(_, title, _)| *title)
 }
 
-/// Begins a call of one of them, marked so that clients present it fittingly.
+/// Starts a call of one of them, with the kind that clients present.
 pub(super) fn call(events: &EventSink, name: &str) -> ToolCallBuilder {
     let call = events.tool(name).display_name(title(name));
     match name {
@@ -40,14 +40,14 @@ fn texts(lines: &[&str]) -> Vec<ToolContent> {
     vec![ToolContent::Text(lines.join("\n"))]
 }
 
-/// Says in the log that a tool does its work now. Each line stands for one execution, so that it can be
-/// seen afterwards that nothing ran twice, whatever happened to the host (P4).
+/// Logs the execution of a tool. Tests count these lines to prove that nothing ran twice, whatever happened to the
+/// host (P4).
 fn executes(turn: &TurnInput, tool: &str, call: &ToolCall) {
     let (session, turn) = (&*turn.session, turn.turn_id.as_str());
     tracing::debug!(session, turn, tool, call = call.id(), "a tool of the tour executes");
 }
 
-/// `/tool`: streams its input, runs, shows what it finds piece by piece, and is done.
+/// `/tool`: streams its input, runs, shows partial results, and completes.
 pub(super) async fn tool(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let mut draft = call(events, "look_around")
         .intention("See what there is to see")
@@ -76,8 +76,7 @@ pub(super) async fn tool(turn: &TurnInput, events: &EventSink) -> Result<(), Age
     .await
 }
 
-/// `/confirm`: asks first. The input can be edited, and a judge's verdict arrives while people
-/// think.
+/// `/confirm`: asks first. The input can be edited, and a risk assessment arrives while the user decides.
 pub(super) async fn confirm(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let input = json!({ "times": 3 }).to_string();
     let mut draft = call(events, "ring_bell").start().await?;
@@ -147,7 +146,7 @@ fn who(decision: &Decision) -> String {
     }
 }
 
-/// `/confirm again`: asks once more in the middle of the run, because it came to something that nobody was asked about
+/// `/confirm again`: asks once more during the run, for something that the first confirmation did not cover
 /// (TOOL-03).
 pub(super) async fn reconfirm(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let draft = call(events, "ring_bell").start().await?;
@@ -201,7 +200,7 @@ pub(super) async fn options(events: &EventSink) -> Result<(), AgentError> {
     say(events, &format!("You chose *{choice}*.")).await
 }
 
-/// `/result`: people look at the result before the model gets it.
+/// `/result`: the user confirms the result before the model gets it.
 pub(super) async fn result(events: &EventSink) -> Result<(), AgentError> {
     let draft = call(events, "read_guest_book").start().await?;
     let call = draft.run(Invocation::new("Reads the guest book").input("{}")).await?;
@@ -217,7 +216,7 @@ pub(super) async fn result(events: &EventSink) -> Result<(), AgentError> {
     }
 }
 
-/// `/parallel`: so many permissions at once, each decided on its own.
+/// `/parallel`: several confirmations at once, each decided on its own.
 pub(super) async fn parallel(turn: &TurnInput, events: &EventSink, count: u64) -> Result<(), AgentError> {
     let outcomes = join_all((1..=count).map(|number| errand(turn, events, number))).await;
     let mut done = 0;
@@ -246,7 +245,7 @@ async fn errand(turn: &TurnInput, events: &EventSink, number: u64) -> Result<boo
     }
 }
 
-/// `/plan`: a checklist whose boxes are ticked as the work goes on.
+/// `/plan`: a task list whose items are completed one by one.
 pub(super) async fn plan(events: &EventSink) -> Result<(), AgentError> {
     const STEPS: [&str; 4] = ["Sweep the hall", "Light the fire", "Lay the table", "Open the door"];
     let draft = call(events, "plan").start().await?;
@@ -269,7 +268,7 @@ pub(super) async fn plan(events: &EventSink) -> Result<(), AgentError> {
     say(events, "Everything on the plan is done.").await
 }
 
-/// `/client-tool`: has a client execute one of its own tools (TOOL-11).
+/// `/client-tool`: has a client run one of its own tools (TOOL-11).
 pub(super) async fn client_tool(
     turn: &TurnInput,
     events: &EventSink,
@@ -303,7 +302,7 @@ pub(super) async fn client_tool(
     say(events, &format!("Your client says: {outcome}")).await
 }
 
-/// `/auth`: a tool of an MCP server that needs people to sign in (TOOL-15).
+/// `/auth`: a tool of an MCP server that needs the user to sign in (TOOL-15).
 pub(super) async fn auth(events: &EventSink) -> Result<(), AgentError> {
     let draft = call(events, "read_guest_book")
         .display_name("Read the locked guest book")

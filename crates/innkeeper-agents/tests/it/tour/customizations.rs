@@ -12,7 +12,7 @@ use innkeeper_testkit::official::{View, markdown, turn_started};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Finds the same in every session, after a moment.
+/// Discovers the same customizations for every session, after a delay.
 struct Shelf(Arc<Kit>);
 
 impl Customizations for Shelf {
@@ -27,7 +27,7 @@ impl Customizations for Shelf {
     }
 }
 
-/// Every file says what it is.
+/// Every file contains its own description.
 struct Spoken;
 
 #[async_trait]
@@ -103,7 +103,7 @@ async fn answer(scene: &Scene, id: &str, text: &str) -> (String, Option<String>)
     (markdown(&turn.response_parts), error)
 }
 
-/// Says first that it is still reading, and finds what there is once it is told to.
+/// Reports that it is still reading, and returns the customizations when it is told to.
 struct SlowShelf(Arc<Kit>, Arc<Notify>);
 
 impl Customizations for SlowShelf {
@@ -164,13 +164,13 @@ async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name(
     assert!(called.contains("Greet the\nguests in"), "{called}");
     let (called, _) = answer(&scene, "t3", "/release now").await;
     assert!(called.contains("The text of release.\n\nArguments: now"), "{called}");
-    // A skill for models alone is refused, and does not reach the agent as text.
+    // A skill for models only is rejected and does not reach the agent as text.
     let (said, error) = answer(&scene, "closed", "/secret").await;
     assert!(
         error.is_some_and(|error| error.contains("/secret cannot be called")),
         "{said}"
     );
-    // A name that nothing has is the agent's business, and a command of the agent's own wins.
+    // An unknown name is passed to the agent, and a command of the agent takes precedence.
     let (said, _) = answer(&scene, "unknown", "/nothing").await;
     assert!(said.contains("I do not know the command"), "{said}");
     let (own, _) = answer(&scene, "t4", "/usage").await;

@@ -65,7 +65,7 @@ async fn tool15_giving_up_signing_in_ends_the_call() {
     scene.client.assert_converged().await;
 }
 
-/// Creating a session reports how far it is to whoever asked (ROOT-17, ROOT-18).
+/// Creating a session reports its progress to the requesting client (ROOT-17, ROOT-18).
 #[tokio::test]
 async fn root17_an_agent_reports_progress_while_it_opens() {
     let running = Running::start(Host::builder().agent(TourAgent::new())).await;

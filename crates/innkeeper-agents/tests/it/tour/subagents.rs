@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tour;
 
-/// The chats of the session besides the default one.
+/// Returns the chats of the session besides the default one.
 fn others(scene: &Scene) -> Vec<String> {
     let view = scene.client.view();
     let session = view.session(&scene.uris.session).expect("mirrored");
@@ -15,7 +15,7 @@ fn others(scene: &Scene) -> Vec<String> {
     chats.filter(|chat| *chat != scene.uris.chat).collect()
 }
 
-/// What the session waits for, as JSON.
+/// Returns the input that the session needs, as JSON.
 async fn needed(scene: &Scene) -> Value {
     scene
         .client
@@ -104,7 +104,7 @@ async fn cht24_background_work_is_shown_until_it_ends() {
     scene.client.assert_converged().await;
 }
 
-/// A fork remembers what was said before it, and nothing else (CHT-05).
+/// A fork remembers the messages before it, and nothing else (CHT-05).
 #[tokio::test]
 async fn trc05_cht05_the_tour_remembers_exactly_the_history_it_is_given() {
     let scene = tour().await;

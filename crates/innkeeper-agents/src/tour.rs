@@ -14,12 +14,12 @@ use innkeeper_host::{
 };
 
 mod command;
-mod customized;
-mod helpers;
+mod customizations;
 mod mcp;
 mod memory;
-mod people;
 mod prompt;
+mod questions;
+mod subagents;
 mod talk;
 mod tools;
 
@@ -173,11 +173,11 @@ impl AgentChat for TourChat {
                 .await;
         }
         if let Some(agent) = &turn.agent {
-            customized::introduce(&turn.customizations, agent, &events).await?;
+            customizations::introduce(&turn.customizations, agent, &events).await?;
         }
         if let Some(called) = &turn.called {
             self.memory.add(&turn.text);
-            return say(&events, &customized::called(called)).await;
+            return say(&events, &customizations::called(called)).await;
         }
         let outcome = match Command::parse(&turn.text) {
             Ok(Some(command)) => self.perform(command, &turn, &prompt, &events).await,
@@ -227,7 +227,7 @@ impl TourChat {
             }
             Command::Prompt(None) => say(events, &prompt::overview(prompt, &self.first_prompt)).await,
             Command::Prompt(Some(id)) => say(events, &prompt::in_full(prompt, &id)).await,
-            Command::Customizations => say(events, &customized::overview(turn)).await,
+            Command::Customizations => say(events, &customizations::overview(turn)).await,
             Command::Mcp => say(events, &mcp::overview(&turn.customizations).await).await,
             Command::McpPrompt { server, prompt, input } => {
                 let said = mcp::prompt(&turn.customizations, &server, &prompt, &input).await;
@@ -244,12 +244,12 @@ impl TourChat {
             Command::Plan => tools::plan(events).await,
             Command::ClientTool { name, input } => tools::client_tool(turn, events, &name, input).await,
             Command::Auth => tools::auth(events).await,
-            Command::Ask { url: false } => people::ask(events).await,
-            Command::Ask { url: true } => people::ask_url(events).await,
-            Command::Steer(seconds) => people::steer(events, seconds).await,
-            Command::Attachments => people::attachments(turn, events).await,
-            Command::Subagent(depth) => helpers::subagent(events, depth).await,
-            Command::Background(seconds) => helpers::background(events, seconds).await,
+            Command::Ask { url: false } => questions::ask(events).await,
+            Command::Ask { url: true } => questions::ask_url(events).await,
+            Command::Steer(seconds) => questions::steer(events, seconds).await,
+            Command::Attachments => questions::attachments(turn, events).await,
+            Command::Subagent(depth) => subagents::subagent(events, depth).await,
+            Command::Background(seconds) => subagents::background(events, seconds).await,
         }
     }
 

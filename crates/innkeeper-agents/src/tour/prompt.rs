@@ -38,7 +38,7 @@ pub(super) fn sections(settings: &Map<String, Value>, directories: &[String]) ->
 }
 
 /// Returns the sections for a subagent.
-pub(super) fn for_helper(level: u64, depth: u64) -> Vec<PromptSection> {
+pub(super) fn for_subagent(level: u64, depth: u64) -> Vec<PromptSection> {
     vec![
         PromptSection::new(
             "identity",

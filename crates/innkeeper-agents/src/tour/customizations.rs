@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::people::describe;
+use super::questions::describe;
 use innkeeper_host::customizations::{About, Called, Customized};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 

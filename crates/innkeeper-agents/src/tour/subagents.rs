@@ -24,10 +24,10 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
         let spec = WorkerSpec::new(format!("Helper {level}"), format!("You are helper {level} of {depth}."))
             .kind("helper")
             .description("Does a part of the work.");
-        let helper = call.worker(spec).await?;
-        let outcome = helper
+        let subagent = call.worker(spec).await?;
+        let outcome = subagent
             .drive(|events| async move {
-                events.render_prompt(prompt::for_helper(level, depth)).await?;
+                events.render_prompt(prompt::for_subagent(level, depth)).await?;
                 say(&events, &format!("Helper {level} of {depth} at work. ")).await?;
                 if level < depth {
                     send(events.clone(), level + 1, depth).await?;

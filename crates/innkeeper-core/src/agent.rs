@@ -1,5 +1,4 @@
-//! What passes between the core and an agent, in words of their own: agents never see AHP's types
-//! or a sequence number.
+//! Messages between the core and an agent, in types of their own: agents never see AHP's types or a sequence number.
 
 use std::sync::Arc;
 

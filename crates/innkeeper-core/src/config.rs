@@ -1,4 +1,4 @@
-//! What the embedding host decides for its core.
+//! Configuration of the core.
 
 use crate::log::replay::ReplayLimits;
 use crate::resources::{BrowsePolicy, RequestPolicy, ResourceRoot};

@@ -1,20 +1,20 @@
-//! What plugins, directories and clients bring to a session (CUS): published, switched, and kept in
-//! step with what is found.
+//! Customizations of sessions (CUS): what plugins, directories and clients bring, and what users switch on and off.
 //!
-//! Whoever finds customizations tells the core what there is, whole and unswitched
-//! ([`Input::CustomizationsFound`](crate::Input::CustomizationsFound)); the core adds what people
-//! decided about it and publishes what changed:
-//! - `found` compares what is found with what is shown, and publishes the difference;
-//! - `decisions` is what people decided, in a session, in a workspace, and everywhere;
-//! - `switching` puts the two together;
-//! - `toggle` is how people decide;
-//! - `workspaces` is which spellings of a directory's URI mean one workspace;
-//! - `clients` is what active clients bring, and when whoever finds things has to look again;
-//! - `agents` is which of the agents that were found a message may choose;
-//! - `published` is how a client's plugin is shown and found under what its client says about it;
-//! - `shadows` is what stands back behind another one of its name;
-//! - `kept` is what was decided, for whoever looks without a session;
-//! - `entry` is what all kinds of customization have in common.
+//! The host discovers customizations and reports all of them, without enablement
+//! ([`Input::CustomizationsFound`](crate::Input::CustomizationsFound)). The core adds the decisions of users and
+//! publishes what changed:
+//! - `discovered` compares the discovered customizations with the published ones, and publishes the difference;
+//! - `decisions` holds what users decided, in a session, in a workspace, and everywhere;
+//! - `enablement` computes the effective enablement from both;
+//! - `toggle` handles the action by which users decide;
+//! - `workspaces` compares workspaces by their URI;
+//! - `client_plugins` tracks the plugins of active clients, and asks for discovery again;
+//! - `custom_agents` says which discovered agents a message may choose;
+//! - `published` matches a client's plugin with the description that its client gives;
+//! - `shadows` marks customizations that another one of the same name shadows;
+//! - `stored_decisions` reads decisions without a session;
+//! - `limits` bounds what a session shows;
+//! - `entry` has accessors for all kinds of customization.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};

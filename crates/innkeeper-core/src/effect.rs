@@ -1,4 +1,4 @@
-//! Everything the core wants done. The shell performs effects in order.
+//! Effects: everything the core wants done. The shell performs them in order.
 
 use std::collections::BTreeSet;
 use std::fmt;

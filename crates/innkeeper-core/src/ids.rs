@@ -1,4 +1,4 @@
-//! Names for the things the core counts and tracks.
+//! Ids of the things that the core counts and tracks.
 
 use std::collections::HashMap;
 use std::fmt;

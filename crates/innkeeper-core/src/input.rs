@@ -1,4 +1,4 @@
-//! Everything that can happen to the core.
+//! Inputs: everything that can happen to the core.
 
 use std::sync::Arc;
 

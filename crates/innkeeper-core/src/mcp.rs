@@ -1,18 +1,16 @@
-//! MCP servers of sessions (MCP): which of them are to run, what clients see of them, and what they may
-//! say to them.
+//! MCP servers of sessions (MCP): which of them should run, what clients see of them, and what clients may send them.
 //!
-//! The core never talks to a server. It says which ones a session wants
-//! ([`Effect::WantMcpServers`](crate::Effect::WantMcpServers)), is told what became of each
-//! ([`Input::McpServer`](crate::Input::McpServer)), and publishes that:
-//! - [`servers`] compares what is wanted with what runs, after every input that may have changed it;
-//! - [`report`] publishes what servers do;
-//! - [`demands`] is what people ask of one server: start, stop, do not wait for it;
-//! - [`holding`] keeps turns back while servers start that they are to wait for;
-//! - [`tokens`] hands tokens on to the servers that they are for, and [`endpoints`] checks where the next
-//!   ones come from;
-//! - [`side_channel`] lets clients that show MCP Apps speak to a server;
-//! - [`app_turns`] has a model write for such an app, in a turn;
-//! - [`wire`] is how all of it looks in AHP.
+//! The core never talks to a server. It says which servers a session wants
+//! ([`Effect::WantMcpServers`](crate::Effect::WantMcpServers)), gets a report about each
+//! ([`Input::McpServer`](crate::Input::McpServer)), and publishes it:
+//! - `desired` compares the servers that should run with those that do, after every input that may have changed it;
+//! - `status` publishes the reports of servers;
+//! - `requests` handles the actions by which users start or stop a server, or stop waiting for it;
+//! - `turn_gate` holds turns back while servers start that they wait for;
+//! - `tokens` hands tokens on to servers, and `token_endpoints` checks where tokens are refreshed;
+//! - `app_channel` lets clients with MCP Apps talk to a server;
+//! - `app_turns` runs a turn in which a model writes for an app;
+//! - `wire` converts to AHP's types.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Files and other resources: who may touch what (RES-01, SEC-03).
+//! Access to files and other resources (RES-01, SEC-03).
 //!
 //! The core knows what a client may reach, and never touches a file. It hands what was asked, and
 //! the places that the client may reach, to whoever serves resources; that one confines itself to

@@ -1,4 +1,4 @@
-//! Sessions: their state, the catalogue of their chats, and what is derived from both.
+//! Sessions: their state, the catalogue of their chats, and the values derived from both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an agent signs in with. It is never shown, logged, kept or sent to anybody (AUTH-12).
+//! Credentials of an agent. They are never shown, logged, persisted or sent to clients (AUTH-12).
 
 /// A token on its way to an agent.
 #[derive(Clone, PartialEq, Eq)]

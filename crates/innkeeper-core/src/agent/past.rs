@@ -1,4 +1,4 @@
-//! What was said before, and what comes with a message.
+//! Past turns and attachments, as agents get them.
 
 use std::sync::Arc;
 

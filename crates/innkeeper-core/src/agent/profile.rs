@@ -1,4 +1,4 @@
-//! What the core knows about an agent.
+//! The description of an agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Who rewrites a system prompt: one client for each render, or nobody.
+//! Chooses the client that rewrites a system prompt: one for each render, or none.
 
 use std::collections::HashSet;
 use std::sync::Arc;

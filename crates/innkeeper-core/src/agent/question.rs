@@ -1,4 +1,4 @@
-//! Questions to people, and their answers (INP-07).
+//! Questions to users, and their answers (INP-07).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! The agents of a host: finding one, what it offers in sessions, and what follows when its
-//! description changes.
+//! The agents of a host: lookup, the tools they offer in sessions, and the effects of a changed description.
 
 use std::sync::Arc;
 

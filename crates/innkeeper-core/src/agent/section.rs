@@ -1,4 +1,4 @@
-//! What a system prompt is made of, as an agent publishes it.
+//! Sections of a system prompt, as an agent publishes them.
 
 use serde::{Deserialize, Serialize};
 

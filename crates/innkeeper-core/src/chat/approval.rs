@@ -1,4 +1,4 @@
-//! What people allow, and what the host remembers of it.
+//! Approvals: the rules by which a tool call needs no confirmation.
 //!
 //! The host remembers exactly what it showed: a [rule](rule::Rule) for a command, a file, a server, a tool
 //! of an MCP server or of a client. Rules are ordinary settings of the session, so that they are

@@ -1,4 +1,4 @@
-//! The setting that decides whether tools ask at all.
+//! The setting that decides whether tools ask for confirmation at all.
 //!
 //! VS Code shows its own permission picker for a text setting named `autoApprove` whose values are
 //! among `default`, `assisted`, `autoApprove` and `autopilot`, with `default` among them. The

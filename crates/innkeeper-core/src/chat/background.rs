@@ -1,4 +1,4 @@
-//! Work that goes on beside turns (CHT-24).
+//! Background work beside turns (CHT-24).
 
 use ahp_types::actions::{ChatBackgroundWorkRemovedAction, ChatBackgroundWorkSetAction, StateAction};
 use ahp_types::state::{BackgroundShellWork, BackgroundSubagentWork, BackgroundWork};

@@ -1,5 +1,4 @@
-//! `createChat`: everything is checked first, then the chat is listed, then the answer goes out
-//! (CHT-01, E-03).
+//! `createChat`: check everything, list the chat, then answer (CHT-01, E-03).
 
 use std::ops::Range;
 

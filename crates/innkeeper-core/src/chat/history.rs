@@ -1,4 +1,4 @@
-//! The past of a chat: pages of it, the end of it, and what agents are told of it.
+//! The history of a chat: its pages, its truncation, and the part of it that agents get.
 //!
 //! The host knows all turns of a chat and has the latest in memory: see [`turns`]. A subscriber may
 //! have asked for the latest turns only (SUB-12), so each subscription knows which turns it lacks:

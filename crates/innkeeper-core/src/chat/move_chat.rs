@@ -1,5 +1,4 @@
-//! `moveChat`: everything is checked first, then the chat belongs elsewhere, then everybody is told
-//! (CHT-16 to CHT-19).
+//! `moveChat`: check everything, move the chat, then notify all subscribers (CHT-16 to CHT-19).
 
 use std::sync::Arc;
 

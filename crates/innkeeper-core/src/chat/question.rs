@@ -1,4 +1,4 @@
-//! Questions to people: asked by agents, answered together by everybody who watches.
+//! Questions to users: asked by agents, answered by any client that watches.
 
 use ahp_types::actions::{
     ChatInputAnswerChangedAction, ChatInputCompletedAction, ChatInputRequestedAction, StateAction,

@@ -1,4 +1,4 @@
-//! Subagents: chats that a tool call starts, read-only to people, driven by the agent of the call.
+//! Subagents: chats that a tool call starts, read-only to users, driven by the agent of the call.
 
 use ahp_types::actions::{ChatToolCallContentChangedAction, ChatTurnStartedAction, StateAction};
 use ahp_types::state::{

@@ -1,4 +1,4 @@
-//! How chats and sessions come to their titles: a person's choice, the agent's, or the first words of a message.
+//! Titles of chats and sessions: chosen by a user, by the agent, or taken from the first message.
 
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 

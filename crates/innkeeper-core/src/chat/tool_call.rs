@@ -1,4 +1,4 @@
-//! Tool calls: an agent's steps become actions, and what people or clients decide goes back to it.
+//! Tool calls: an agent's steps become actions, and decisions of users or clients go back to the agent.
 //!
 //! Every change a client is told about goes through the published reducer; this module only emits
 //! steps that are valid in the state the call is in, so a step that comes too late is dropped

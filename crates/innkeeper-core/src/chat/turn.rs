@@ -1,4 +1,4 @@
-//! Turns: what an agent does becomes actions, and what follows from their end.
+//! Turns: an agent's events become actions, until the turn ends.
 
 use std::sync::Arc;
 

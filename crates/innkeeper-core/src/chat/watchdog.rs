@@ -1,4 +1,4 @@
-//! The watchdog: an agent that says nothing is seen to say nothing, and not for ever.
+//! The watchdog: reports an agent that is silent, and ends its turn after a limit.
 //!
 //! Waiting for people is not silence: while a question, a confirmation or a client's tool is open,
 //! the clock stands still.

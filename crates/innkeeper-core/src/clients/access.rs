@@ -1,4 +1,4 @@
-//! Who may do what: principals and the three scopes.
+//! Access control: principals and the three scopes.
 //!
 //! AHP has no authorisation of its own, and a `clientId` is not an identity. A principal is
 //! what the transport proved: a token, a Unix peer, or the parent process on stdio.

@@ -1,5 +1,5 @@
-//! Signing in: a token goes to the agents of whoever gave it and to whoever waits for it, and
-//! nowhere else (AUTH-12).
+//! `authenticate`: a token goes to the agents of the client that gave it and to calls that wait for it, and nowhere
+//! else (AUTH-12).
 
 use ahp_types::notifications::AuthRequiredReason;
 use ahp_types::state::{ProtectedResourceMetadata, ToolCallContributor, ToolCallState};

@@ -1,4 +1,4 @@
-//! The table of channels: what exists, under which exact spelling, and who listens.
+//! The table of channels: their URIs in exact spelling, and their subscribers.
 
 use std::collections::HashMap;
 use std::sync::Arc;

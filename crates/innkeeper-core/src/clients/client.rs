@@ -1,4 +1,4 @@
-//! Clients, which outlive their transports.
+//! Clients and connections. A client outlives its connections.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Negotiated {
     pub locale: Option<Arc<str>>,
 }
 
-/// Whether a client is here.
+/// The connection state of a client.
 ///
 /// A timer can only run for a client without a connection, and a client with a connection has at
 /// least one: neither mistake can be written down.
@@ -28,9 +28,9 @@ pub struct Negotiated {
 pub enum Presence {
     /// At least one transport is up; the newest is last and is the primary one (NEG-21).
     Active(ActiveTransports),
-    /// The last transport is gone; the place is kept until the deadline.
+    /// The last transport is gone; the client may come back until the deadline.
     Grace(GracePeriod),
-    /// The grace is over; only what `reconnect` needs is remembered.
+    /// The grace period is over; only what `reconnect` needs is remembered.
     Absent(Subscriptions),
 }
 
@@ -44,10 +44,10 @@ pub struct ActiveTransports {
 /// The subscriptions of connections that are gone, by URI: a channel may leave memory meanwhile.
 pub type Subscriptions = HashMap<Arc<str>, Subscription>;
 
-/// What a client in its grace keeps.
+/// What is remembered of a client in its grace period.
 #[derive(Debug)]
 pub struct GracePeriod {
-    /// When the grace ends.
+    /// When the grace period ends, on the monotonic clock.
     pub until_ms: u64,
     /// What it subscribed to.
     pub subscriptions: Subscriptions,
@@ -60,11 +60,11 @@ pub struct Client {
     pub principal: Arc<str>,
     /// What was negotiated last.
     pub negotiated: Negotiated,
-    /// Whether it is here.
+    /// Connection state: connected, in its grace period, or absent.
     pub presence: Presence,
     /// The sessions it is an active client of.
     pub memberships: BTreeSet<ChannelId>,
-    /// The channels that what is kept of it may name.
+    /// The channels that its persisted document may name.
     pub kept: HashSet<Arc<str>>,
 }
 
@@ -112,7 +112,7 @@ pub struct Conn {
     pub phase: Phase,
     /// What it subscribes to.
     pub subscriptions: HashSet<ChannelId>,
-    /// What it sent that waits for something to come back from the store.
+    /// Inputs that wait for the store.
     pub(crate) deferred: DeferredInputs,
 }
 

@@ -1,4 +1,4 @@
-//! Who needs which token, and whose it gets.
+//! Chooses the tokens that an agent gets for a turn.
 //!
 //! A turn is paid for by whoever started it, if that client signed in itself. Otherwise by the
 //! client that created the session, and otherwise by one that takes part in it as an active client:

@@ -1,4 +1,4 @@
-//! What a connection may ask for, and what can be done while nothing can be kept.
+//! The requests that a connection may make, by scope and by storage mode.
 
 use crate::chat::approval::ApprovalCommand;
 use crate::clients::access::Scope;

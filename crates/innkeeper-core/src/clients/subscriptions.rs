@@ -1,4 +1,4 @@
-//! Subscriptions, and what ends with them.
+//! `subscribe`, `unsubscribe`, and the consequences of a lost connection.
 
 use std::sync::Arc;
 

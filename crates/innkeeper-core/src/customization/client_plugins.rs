@@ -1,4 +1,4 @@
-//! What active clients bring to a session, and when somebody has to look for what it wants.
+//! Plugins that active clients bring to a session, and requests to discover a session's customizations.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which of the agents that were found a message may choose (CUS-24, `Message.agent`).
+//! The discovered agents that a message may choose (CUS-24, `Message.agent`).
 
 use ahp_types::state::{
     AgentCustomization, ChildCustomization, ClientPluginCustomization, Customization, CustomizationLoadState, Message,

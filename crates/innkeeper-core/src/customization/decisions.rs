@@ -1,4 +1,4 @@
-//! What people decided about customizations: in one session, in a workspace, and everywhere.
+//! Enablement decisions of users: in one session, in a workspace, and everywhere.
 //!
 //! Decisions hang on ids, which are the same over rescans and restarts (P18), and outlive what they
 //! are about: a plugin that is gone and comes back is as it was left. A session keeps its own with

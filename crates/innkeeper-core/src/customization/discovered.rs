@@ -1,4 +1,4 @@
-//! What is found is compared with what is shown, and the difference is published.
+//! Compares discovered customizations with the published ones, and publishes the difference.
 //!
 //! A container travels whole (CUS-19), so exactly those are sent that are different; nothing is sent
 //! when nothing is. Finding out takes one look at every entry, however many there are.

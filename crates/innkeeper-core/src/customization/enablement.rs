@@ -1,4 +1,4 @@
-//! What was found and what was decided, put together.
+//! Computes the effective enablement of each customization from what was discovered and what users decided.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What all kinds of customization have in common: an id, a switch, and what they contain.
+//! Accessors that all kinds of customization have in common: id, switch, children.
 
 use ahp_types::state::{
     ChildCustomization, Customization, CustomizationEnablement, CustomizationLoadState, McpServerCustomization,

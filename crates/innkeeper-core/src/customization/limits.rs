@@ -1,5 +1,4 @@
-//! How much of what was found a session shows: a snapshot is one message, and clients read none
-//! beyond 64 MiB.
+//! Limits the customizations that a session shows: a snapshot is one message, and clients read none beyond 64 MiB.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a client says about a plugin that it publishes, beside what the plugin's own files say.
+//! The description that a client gives of a plugin that it publishes, beside the plugin's own files.
 
 use ahp_types::actions::SessionCustomizationToggledAction;
 use ahp_types::state::{ClientPluginCustomization, Customization, Icon, PluginCustomization};

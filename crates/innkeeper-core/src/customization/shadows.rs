@@ -1,4 +1,4 @@
-//! Which customizations stand back behind another one of the same name, or behind the same file in another place.
+//! Customizations that another one of the same name, or the same file in another directory, shadows.
 //!
 //! The finder knows what comes before what; only the core knows what is switched on. So the mark on an entry follows
 //! both: it names the first of those before it that is on, and goes when all of them are off.

@@ -1,4 +1,4 @@
-//! What was decided for workspaces and for everywhere, for whoever looks without a session.
+//! Enablement decisions for workspaces and for everywhere, for readers without a session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! People switch things on and off (CUS-12 to CUS-16).
+//! Users switch customizations on and off (CUS-12 to CUS-16).
 //!
 //! A decision for a workspace or for everywhere holds in every session it reaches at once. It changes
 //! more than the session it was taken in, so it takes the admin scope; so does switching on, in one

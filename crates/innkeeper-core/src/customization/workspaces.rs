@@ -1,4 +1,4 @@
-//! Which spellings of a directory's URI mean one workspace.
+//! Compares workspaces by their URI, whatever its spelling.
 //!
 //! A session shows the spelling that its client chose (E-50). What was decided for a workspace holds however it
 //! is spelled.

@@ -1,4 +1,4 @@
-//! The one way state changes: reduce, number, encode, keep, fan out.
+//! The one way state changes: reduce, number, encode, persist, fan out.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! The numbers between the lives of a host: what was given out and lost with a crash, and what was
-//! reserved and never given out (P5).
+//! Ranges of sequence numbers that no surviving action has: lost in a crash, or reserved and unused (P5).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What clients say to a server on behalf of its apps (MCP-13 to MCP-18).
+//! Messages from clients to a server on behalf of its MCP Apps (MCP-13 to MCP-18).
 //!
 //! Requests of MCP arrive on the AHP connection, with the server's channel among their parameters. A
 //! client is let through that shows MCP Apps and listens to the session; to anybody else the channel does

@@ -1,4 +1,4 @@
-//! Which servers of a session are to run.
+//! The servers of a session that should run.
 //!
 //! A server runs while it is switched on, by itself and with its container (CUS-18), and nobody has
 //! stopped it. That is looked at again after every input that may have changed it, once for all of its

@@ -1,4 +1,4 @@
-//! What servers do becomes actions, exactly when it is something new (MCP-02).
+//! Reports of servers become actions, exactly when they are news (MCP-02).
 
 use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
 use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolCallState};

@@ -1,4 +1,4 @@
-//! Where tokens are refreshed: only at who gives them out (T16, T21).
+//! The endpoints at which tokens may be refreshed: only those of the issuer (T16, T21).
 //!
 //! A client says where. The host then sends secrets there, from where the host is; so the address has to
 //! belong to an authorization server that the resource itself named.

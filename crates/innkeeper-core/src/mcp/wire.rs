@@ -1,4 +1,4 @@
-//! Between what servers do and the types of AHP.
+//! Converts between reports of servers and AHP's types.
 
 use ahp_types::actions::{SessionMcpServerStateChangedAction, StateAction};
 use ahp_types::common::JsonObject;

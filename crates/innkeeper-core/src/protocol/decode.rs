@@ -1,4 +1,4 @@
-//! From the raw JSON of a dispatched action to a typed one, or to the reason why not.
+//! Decodes a dispatched action from its raw JSON, or says why it cannot.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Messages on their way out. An action is encoded once; the journal, the replay window and
-//! every subscriber share the same bytes.
+//! Outgoing messages. An action is encoded once; the journal, the replay window and every subscriber share the same
+//! bytes.
 
 use std::io;
 use std::sync::Arc;

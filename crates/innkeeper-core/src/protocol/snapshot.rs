@@ -1,4 +1,4 @@
-//! Snapshots, captured in the core in constant time and encoded by whoever writes them.
+//! Snapshots: captured in the core in constant time, encoded by the writer.
 
 use std::io;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! What a channel URI and a client id may look like.
+//! Syntax of channel URIs and client ids.
 //!
 //! URIs are opaque, exact strings (SUB-17): the host never normalises them and echoes the
 //! spelling the client chose (E-50).

@@ -1,4 +1,4 @@
-//! Looking through directories without asking first, as a folder picker does (RES-01).
+//! Browsing directories without a grant, as a folder picker does (RES-01).
 //!
 //! A connection with the admin scope lists directories and resolves files and directories anywhere, and watches them,
 //! which tells no more than listing again and again. It reads the content of a file only where it reaches it anyway: in

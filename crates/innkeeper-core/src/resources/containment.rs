@@ -1,4 +1,4 @@
-//! Whether one resource lies in another, as far as their URIs tell.
+//! Decides by URI whether one resource lies in another.
 
 /// Longest URI that is remembered.
 const MAX_URI_BYTES: usize = 8192;

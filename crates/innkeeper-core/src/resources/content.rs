@@ -1,4 +1,4 @@
-//! URIs of contents that the host serves itself: results of tools, and files as they were before and after a change.
+//! URIs of contents that the host serves itself: results of tools, and files before and after a change.
 //!
 //! The path of such a URI is the path of the file, so that a client that shows the URI, or chooses a language by its
 //! name, treats the content like the file. Its authority says which content it is. That is in lower case, because

@@ -1,4 +1,4 @@
-//! What clients asked to reach beyond their sessions, and what people allowed them (RES-14, RES-15).
+//! Grants: access that clients requested beyond their sessions, and that users allowed (RES-14, RES-15).
 //!
 //! A grant belongs to one client id of one principal and names one place, reading and writing
 //! separately. It is kept with the host's own state, ends by itself after a while, and is listed and

@@ -1,4 +1,4 @@
-//! What people set up: the host, a session, and the completions they type.
+//! Settings of the host and of sessions, and completions of values.
 
 use std::sync::Arc;
 

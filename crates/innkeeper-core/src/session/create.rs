@@ -1,4 +1,4 @@
-//! Sessions come and are listed.
+//! Creating sessions and answering `listSessions`.
 
 use std::sync::Arc;
 

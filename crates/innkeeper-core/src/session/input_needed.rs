@@ -1,4 +1,4 @@
-//! What a chat waits for, shown on its session: whoever watches the session alone can answer
+//! Shows on a session which input its chats wait for, so that a client that watches only the session can answer
 //! everything, at any depth of subagents (SES-18 to SES-20).
 
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! The Git repository that a session works in: which project, which branch, what is changed.
+//! The Git repository that a session works in: project, branch, changes.
 //!
 //! Whoever looks at repositories reports what there is ([`Input::RepositorySeen`](crate::Input::RepositorySeen)).
 //! Everything of it is kept in the session's `_meta`, because `session/metaChanged` is the one action that carries

@@ -1,5 +1,5 @@
-//! Settings: the little language that hosts and agents describe themselves in, as a schema for
-//! clients (CMP-07) and as rules for the values that come back (CMP-09, ROOT-08).
+//! Settings: the language in which hosts and agents describe them, as a schema for clients (CMP-07) and as rules for
+//! the values that come back (CMP-09, ROOT-08).
 //!
 //! The language is closed, so checking it needs no JSON Schema: seven kinds of value, and a
 //! problem always names the setting.

@@ -1,4 +1,4 @@
-//! What is derived from chats and sessions: catalogues, aggregates, and the root's summaries.
+//! Values derived from chats and sessions: catalogues, aggregates, and the summaries on the root channel.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where sessions and chats work, and who may change it.
+//! Working directories of sessions and chats, and the rules for changing them.
 //!
 //! An agent is told its directories with every turn, so between turns there is no back end to
 //! change before an accepted action is published (DSP-17). During a turn they stand: taking the

@@ -1,5 +1,4 @@
-//! Sessions that nobody uses leave memory. They are kept as a whole, and come back when somebody
-//! names them.
+//! Eviction: idle sessions are persisted and leave memory. They come back when an input names them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Sessions that were exported elsewhere, or whose deletion was undone, join those of a running host. The store takes them in as a
-//! whole; the core only learns that there is one more.
+//! Imported sessions, and sessions whose deletion was undone. The store takes them in; the core only counts them.
 
 use ahp_types::notifications::SessionAddedParams;
 use ahp_types::state::SessionSummary;

@@ -1,5 +1,5 @@
-//! `listSessions` on a host with a store (ROOT-10): the store knows them all, the core knows what
-//! changed a moment ago. Nothing is read but the lines of the list.
+//! `listSessions` on a host with a store (ROOT-10): the store has all summaries, the core has the latest changes.
+//! Nothing is read but summaries.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Sessions that are not in memory are brought back before anything about them is handled.
+//! Loads sessions that are not in memory before an input that names them is handled.
 //!
 //! An input that names one waits, and so does whatever its connection sends after it (DSP-14);
 //! everybody else goes on. Whether something exists, only the store knows: an unknown URI is asked

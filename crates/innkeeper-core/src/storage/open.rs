@@ -1,4 +1,4 @@
-//! A host starts from what was kept.
+//! Starts a host from its store.
 
 use std::collections::HashMap;
 use std::sync::Arc;

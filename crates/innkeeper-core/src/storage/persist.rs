@@ -1,4 +1,4 @@
-//! What is kept, and when.
+//! Persistence: what is written, and when.
 //!
 //! Every accepted action is kept as it is published. Besides, a channel is kept as a whole: when
 //! it is created, when a turn ends in it, when something changes that no action carries, when its

@@ -1,4 +1,4 @@
-//! What outlives the process: the records that a journal keeps, and what it gives back.
+//! The records that a journal persists, and what it gives back.
 //!
 //! A channel is kept as a document, which is its state at some moment, and the log of the actions
 //! accepted since. Completed turns are rows of their own, so that neither a document nor a start

@@ -1,5 +1,4 @@
-//! A session comes back from the store: into memory as it was, and what ended with the process
-//! that had it last is closed.
+//! Takes a session back into memory, and closes what ended with the process that had it last.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Log records in the host's own words; [`super::otlp`] puts them into those of OpenTelemetry.
+//! Log records; [`super::otlp`] converts them to OpenTelemetry.
 
 use std::borrow::Cow;
 

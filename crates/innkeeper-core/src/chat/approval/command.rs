@@ -1,4 +1,4 @@
-//! Listing, giving and taking back approvals from outside of a session; this host's own methods.
+//! Listing, adding and revoking approvals from outside of a session, with this host's own methods.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Rules: what people allow for more than one call, as text that they can read and edit.
+//! Rules: approvals for more than one call, as text that users can read and edit.
 //!
 //! | Rule | Allows |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What comes with a message, in particular other chats (TURN-17 to TURN-19).
+//! Attachments of a message, in particular other chats (TURN-17 to TURN-19).
 
 use std::collections::HashSet;
 

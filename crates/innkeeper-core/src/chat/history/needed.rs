@@ -1,4 +1,4 @@
-//! What has to be in memory before an input can be handled.
+//! The turns that have to be in memory before an input can be handled.
 //!
 //! The core never waits. Whoever drives it asks first, and hands an input over when everything that
 //! it needs is there.

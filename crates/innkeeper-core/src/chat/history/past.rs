@@ -1,4 +1,4 @@
-//! Turns, in the words that agents know.
+//! Converts turns to the types that agents know.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! What people said while a turn was running (PEND-04). It becomes a part of the turn in the same step in which it stops
-//! waiting, so that neither a cancel nor a crash nor a fork loses anybody's words (lessons 25, 26).
+//! Steering messages: text that users send while a turn is running (PEND-04). A steering message becomes a part of
+//! the turn in the same step in which it stops waiting, so that no cancel, crash or fork loses it (lessons 25, 26).
 
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{Message, SystemNotificationResponsePart};

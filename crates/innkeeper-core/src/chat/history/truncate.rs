@@ -1,4 +1,4 @@
-//! The end of a chat's history is cut off (TRC).
+//! Truncation of a chat's history (TRC).
 
 use ahp_types::actions::{ChatTruncatedAction, StateAction};
 

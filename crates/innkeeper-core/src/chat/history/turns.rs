@@ -1,4 +1,4 @@
-//! The completed turns of a chat: which there are, and those of them that are in memory.
+//! The completed turns of a chat, and which of them are in memory.
 //!
 //! Of every turn its id and size are known; the turns themselves may be left to the store, and
 //! then whoever writes a snapshot reads them there. So what a chat takes is bounded by what its

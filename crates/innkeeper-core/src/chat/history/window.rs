@@ -1,4 +1,4 @@
-//! What a new subscription shows of a chat's history.
+//! The part of a chat's history that a new subscription shows.
 //!
 //! Whoever asks for the latest turns gets about as many (SUB-12). Whoever asks for everything gets
 //! what fits into a message that the published client reads (trap 11), and a cursor for the rest.

@@ -1,5 +1,4 @@
-//! The completed turns of a chat: what is known of all of them, which are in memory, and what has to
-//! be done so that a store has them too.
+//! The completed turns of a chat: an index of all, the ones in memory, and the changes that a store has to write.
 
 use std::ops::Range;
 use std::sync::Arc;

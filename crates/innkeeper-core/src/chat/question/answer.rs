@@ -1,4 +1,4 @@
-//! Answers to questions: what they mean, and whether they can be taken.
+//! Checks and converts answers to questions.
 
 use ahp_types::actions::ChatInputCompletedAction;
 use ahp_types::state::{

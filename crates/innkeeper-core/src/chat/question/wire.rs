@@ -1,4 +1,4 @@
-//! Questions as AHP writes them.
+//! Converts questions to AHP's types.
 
 use ahp_types::state::{
     ChatInputBooleanQuestion, ChatInputMultiSelectQuestion, ChatInputNumberQuestion, ChatInputOption,

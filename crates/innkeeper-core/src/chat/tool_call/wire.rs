@@ -1,4 +1,4 @@
-//! Between the words of agents and the types of AHP.
+//! Converts between agents' types for tool calls and AHP's.
 
 use ahp_types::actions::ChatToolCallReadyAction;
 use ahp_types::common::StringOrMarkdown;

@@ -1,5 +1,5 @@
-//! What clients and agents say that the published types have no place for: the opt-in and the
-//! catalogue of `systemMessageTransform`, which AHP 1.0 does not have yet, and what questions are for.
+//! Fields that the published types lack: the opt-in and the catalogue of `systemMessageTransform`, which AHP 1.0 does
+//! not have yet, and the purpose of questions.
 //!
 //! The published types drop fields they do not know, so these are kept beside the typed state and
 //! written into every snapshot, echo and document (SMT-11, SMT-17, SMT-19). The patterns below are

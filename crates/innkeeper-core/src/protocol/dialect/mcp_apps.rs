@@ -1,4 +1,4 @@
-//! What only clients that show MCP Apps see of a session (MCP-14, E-58).
+//! The fields of a session that only clients with MCP Apps see (MCP-14, E-58).
 //!
 //! The state of a session is shared, but `mcpApp` and `channel` of its MCP servers are for clients that
 //! declared `capabilities.mcpApps`. The state has them, and so have the journal and the replay window;

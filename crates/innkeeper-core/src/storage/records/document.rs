@@ -1,4 +1,4 @@
-//! What is written about a session, a chat, a client and the host besides their actions.
+//! Documents: the state of a session, a chat, a client or the host, without its latest actions.
 //!
 //! Documents are JSON with a version. A reader takes every version up to its own and refuses a
 //! newer one; fields that a version added have defaults.

@@ -1,4 +1,4 @@
-//! Sessions from elsewhere: nothing that was allowed there is allowed here.
+//! Imported sessions: nothing that was allowed elsewhere is allowed here.
 
 use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::state::SessionConfigState;

@@ -1,4 +1,4 @@
-//! From what was kept to what was: a document, and the actions since.
+//! Restores state from a document and the actions since.
 //!
 //! This is done beside the core, which only takes the result.
 

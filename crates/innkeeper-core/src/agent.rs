@@ -24,7 +24,7 @@ pub use tool::{
     ToolReply, ToolResult, ToolStart, ToolStep,
 };
 
-/// What an agent can produce during a turn.
+/// Events that an agent can produce during a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
     /// Markdown for the reader, appended to the open markdown part or starting one.
@@ -33,9 +33,9 @@ pub enum AgentEvent {
     Reasoning(String),
     /// Closes the open part, so that the next text starts a new one.
     EndPart,
-    /// What the turn has cost so far.
+    /// Token usage of the turn so far.
     Usage(Box<Usage>),
-    /// What the agent is doing, for a status line; `None` clears it.
+    /// The agent's activity, for a status line; `None` clears it.
     Activity(Option<String>),
     /// A remark of the system in the transcript (TURN-20).
     Notice(String),
@@ -43,11 +43,11 @@ pub enum AgentEvent {
     Title(String),
     /// Something to look at that is not in the turn itself, because it is long or not text.
     Resource {
-        /// Where it is.
+        /// Its URI.
         uri: String,
         /// Its media type.
         content_type: Option<String>,
-        /// How many bytes it has, if that is known.
+        /// Size in bytes, if known.
         size: Option<u64>,
     },
     /// A tool call takes a step.
@@ -88,7 +88,7 @@ pub struct Spawn {
     pub call: String,
     /// A title for its chat.
     pub title: String,
-    /// What it is told to do.
+    /// Its instructions.
     pub prompt: String,
     /// The name of the subagent's kind, such as `explorer`.
     pub agent_name: Option<String>,
@@ -98,21 +98,21 @@ pub struct Spawn {
     pub detached: bool,
 }
 
-/// What the core tells an agent in the middle of a turn.
+/// Messages from the core to an agent in the middle of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// Something happened to one of its tool calls.
     Tool {
         /// The call.
         call: String,
-        /// What happened.
+        /// The reply.
         reply: ToolReply,
     },
     /// People answered.
     Answered {
         /// The id of [`Questions`].
         id: String,
-        /// What they said.
+        /// The answer.
         answer: Answer,
     },
     /// The steering message, if there was one.
@@ -177,7 +177,7 @@ pub struct AppliedRule {
     pub file: Option<String>,
 }
 
-/// How a turn ends.
+/// End of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnEnd {
     /// The agent is done.
@@ -186,7 +186,7 @@ pub enum TurnEnd {
     Cancelled,
     /// The agent could not go on.
     Failed {
-        /// What happened.
+        /// The reason.
         failure: Failure,
         /// Whether the agent can really continue this very turn (TURN-13).
         resumable: bool,

@@ -56,7 +56,7 @@ impl Connections {
         }
     }
 
-    /// How the host speaks to a connection.
+    /// The dialect of a connection.
     pub(crate) fn dialect(&self, conn: ConnId) -> Dialect {
         match self.by_id.get(&conn).map(|connection| &connection.phase) {
             Some(Phase::Ready { dialect, .. }) => *dialect,

@@ -120,7 +120,7 @@ pub enum Effect {
     },
     /// List stored sessions for somebody; answer with `Input::Listed` (ROOT-10).
     List {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -129,7 +129,7 @@ pub enum Effect {
     },
     /// Keep a session that was exported elsewhere; answer with `Input::Imported`.
     Import {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -138,14 +138,14 @@ pub enum Effect {
     },
     /// Answer a request with the sessions whose deletion can be undone.
     ListDeleted {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
     },
     /// Undo the deletion of a session; answer with `Input::Imported`.
     UndoDeletion {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -159,7 +159,7 @@ pub enum Effect {
     },
     /// Look something up outside the core and answer a request with it.
     LookUp {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -168,7 +168,7 @@ pub enum Effect {
     },
     /// Do something with resources, within these places, and answer a request with the outcome.
     Resource {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -181,7 +181,7 @@ pub enum Effect {
     },
     /// Read something that an MCP server lets read, and answer a request with it.
     McpResource {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -192,7 +192,7 @@ pub enum Effect {
     },
     /// Watch something within these places; answer with `Input::WatchOpened`.
     OpenWatch {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -281,7 +281,7 @@ pub enum Effect {
     },
     /// Ask an MCP server something for a client, and answer a request with what it says.
     AskMcpServer {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
@@ -318,7 +318,7 @@ pub struct Subscriber {
     pub conn: ConnId,
     /// How long streamed output may be held back for merging (SUB-10).
     pub max_latency_ms: u32,
-    /// How the host speaks to the connection.
+    /// The connection's dialect.
     pub dialect: Dialect,
 }
 
@@ -407,7 +407,7 @@ pub struct OpenChat {
 pub struct TurnStart {
     /// The turn's id.
     pub turn_id: String,
-    /// What the person wrote.
+    /// The user's text.
     pub text: String,
     /// What came with it.
     pub attachments: Vec<Attachment>,
@@ -480,9 +480,9 @@ pub enum LookUp {
         property: String,
         /// What was typed; empty at first.
         query: String,
-        /// Where the session would work.
+        /// Working directories of the session.
         working_directory: Option<String>,
-        /// What was chosen so far.
+        /// Values chosen so far.
         values: Map<String, Value>,
     },
 }

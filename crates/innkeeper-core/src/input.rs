@@ -42,7 +42,7 @@ pub enum Input {
     Connected {
         /// The new connection.
         conn: ConnId,
-        /// Who is on the other end.
+        /// The authenticated peer.
         principal: Principal,
     },
     /// A transport ended, for whatever reason.
@@ -52,23 +52,23 @@ pub enum Input {
     },
     /// A request to answer.
     Request {
-        /// Who asks.
+        /// The connection that asks.
         conn: ConnId,
         /// The id to answer under.
         id: RequestId,
-        /// What is asked.
+        /// The request.
         command: Command,
     },
     /// `dispatchAction`: never answered, only echoed or refused (DSP-01).
     Dispatch {
-        /// Who dispatches.
+        /// The connection that dispatches.
         conn: ConnId,
         /// The action.
         dispatch: Box<Dispatch>,
     },
     /// `unsubscribe`.
     Unsubscribe {
-        /// Who unsubscribes.
+        /// The connection that unsubscribes.
         conn: ConnId,
         /// From which URI.
         channel: String,
@@ -86,7 +86,7 @@ pub enum Input {
         chat: ChannelId,
         /// The run it belongs to; events of another run are dropped.
         turn: TurnKey,
-        /// What it produced.
+        /// Output.
         event: AgentEvent,
     },
     /// An agent finished its run.
@@ -95,7 +95,7 @@ pub enum Input {
         chat: ChannelId,
         /// The run.
         turn: TurnKey,
-        /// How it ended.
+        /// Its outcome.
         end: TurnEnd,
     },
     /// The back end of a chat died, and has to be brought up again with what was said since.
@@ -107,18 +107,18 @@ pub enum Input {
     Progress {
         /// The session's default chat.
         chat: ChannelId,
-        /// How much is done.
+        /// Amount of work done.
         done: u64,
         /// Out of how much, if that is known.
         total: Option<u64>,
-        /// What is going on.
+        /// Description of the current work.
         message: Option<String>,
     },
     /// Work beside turns started or ended.
     Background {
         /// The chat it belongs to.
         chat: ChannelId,
-        /// What changed.
+        /// The changes.
         change: BackgroundChange,
     },
     /// An agent puts a system prompt together, and wants to know who rewrites it; answered with
@@ -144,13 +144,13 @@ pub enum Input {
     },
     /// A watch that [`crate::Effect::OpenWatch`] asked for was set up, or could not be.
     WatchOpened {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
         /// The watch's number.
         watch: u64,
-        /// What is watched.
+        /// The watched resource.
         spec: Box<WatchSpec>,
         /// The place of the client that it lies in, or why it is not watched.
         outcome: Result<String, RpcError>,
@@ -159,7 +159,7 @@ pub enum Input {
     WatchChanged {
         /// The watch's number.
         watch: u64,
-        /// What changed.
+        /// The changes.
         changes: Vec<ResourceChange>,
     },
     /// The tools that a session's agent offers its model right now.
@@ -175,7 +175,7 @@ pub enum Input {
     CustomizationsFound {
         /// The session.
         session: ChannelId,
-        /// What was found.
+        /// The discovered entries.
         entries: Vec<Customization>,
         /// Which of it stands back behind something else of its name, while that is on.
         shadows: Shadows,
@@ -185,7 +185,7 @@ pub enum Input {
     CustomizationsAnnounced {
         /// The session.
         session: ChannelId,
-        /// What is known of it so far.
+        /// The entries known so far.
         entries: Vec<Customization>,
     },
     /// The Git repository around a session's primary directory was looked at.
@@ -194,7 +194,7 @@ pub enum Input {
         session: ChannelId,
         /// The directory, as [`crate::Effect::FollowRepository`] named it.
         directory: String,
-        /// What was seen; `None` if there is no repository.
+        /// The repository's state; `None` if there is no repository.
         state: Option<Box<RepositoryState>>,
     },
     /// Something became of an MCP server that [`crate::Effect::WantMcpServers`] asked for.
@@ -217,7 +217,7 @@ pub enum Input {
     },
     /// A token that could be refreshed is gone: whoever has it was told that there is no other one.
     McpTokenLost {
-        /// What it was for.
+        /// The resource that the token was for.
         resource: String,
         /// Which it was ([`ServerToken::number`](crate::mcp::ServerToken::number)).
         number: u64,
@@ -235,7 +235,7 @@ pub enum Input {
     },
     /// A client tells an MCP server something on behalf of an app.
     McpNotification {
-        /// Who tells.
+        /// The connection that tells.
         conn: ConnId,
         /// What.
         request: Box<McpRequest>,
@@ -244,25 +244,25 @@ pub enum Input {
     AgentsChanged(Vec<AgentProfile>),
     /// The store found a session, or not.
     Loaded {
-        /// What was asked for.
+        /// The request.
         uri: Arc<str>,
         /// The session, nothing, or why it cannot be read.
         outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     },
     /// The store listed sessions for somebody.
     Listed {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,
-        /// What was asked for.
+        /// The request.
         page: ListPage,
         /// The sessions, or why they cannot be read.
         outcome: Result<Vec<StoredSummary>, String>,
     },
     /// The store took a session in for somebody.
     Imported {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
         /// The request to answer.
         id: RequestId,

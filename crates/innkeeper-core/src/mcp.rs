@@ -105,7 +105,7 @@ pub enum ServerReport {
         level: String,
         /// Which part of it.
         logger: Option<String>,
-        /// What it says.
+        /// Message text.
         data: Value,
     },
 }
@@ -183,7 +183,7 @@ pub enum ServerList {
 pub struct ServerToken {
     /// The token. Never shown, logged or kept unencrypted (AUTH-12).
     pub secret: Secret,
-    /// What it grants, if whoever gave it knows (AUTH-11).
+    /// Scopes of the token, if its giver knows them (AUTH-11).
     pub scopes: Option<Vec<String>>,
     /// How many seconds it is good for, if that is known.
     pub expires_in: Option<u64>,

@@ -136,7 +136,7 @@ pub enum WriteMode {
 pub struct Transfer {
     /// From where.
     pub source: String,
-    /// Where to.
+    /// The destination.
     pub destination: String,
     /// Whether the destination must be free (RES-10).
     pub fail_if_exists: bool,
@@ -196,7 +196,7 @@ impl ResourceOp {
 /// A place that a client may reach: a file, or a directory with all that is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
     /// Whether the client may also write there.
     pub write: bool,
@@ -217,7 +217,7 @@ pub struct VisibleSessions {
 /// A place that the configuration opens to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceRoot {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
     /// Whether clients that may drive also write there.
     pub write: bool,

@@ -58,7 +58,7 @@ pub struct Session {
     pub chats: Vec<ChannelId>,
     /// The summary that root subscribers know; changes are announced against it.
     pub announced: Option<SessionSummary>,
-    /// Who gave it its title.
+    /// Source of its title.
     pub titled_by: TitleSource,
     /// Whether an announcement of changes is already due.
     pub summary_due: bool,

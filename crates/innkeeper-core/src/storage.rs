@@ -18,13 +18,13 @@ use mode::StorageMode;
 use persist::DirtySet;
 use records::TurnSource;
 
-/// What is to be persisted, and what the store was asked for.
+/// Data to be persisted, and pending requests to the store.
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     mode: StorageMode,
-    /// Where turns are read that are not in memory.
+    /// Source of turns that are not in memory.
     turns: Option<Arc<dyn TurnSource>>,
-    /// What is persisted at the end of the present input.
+    /// Channels and clients to persist at the end of the present input.
     dirty: DirtySet,
     /// Sessions and turns that are being read.
     loads: PendingLoads,
@@ -37,12 +37,12 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// What the host may do with its store.
+    /// The storage mode.
     pub(crate) fn mode(&self) -> &StorageMode {
         &self.mode
     }
 
-    /// Where turns are read that are not in memory.
+    /// Source of turns that are not in memory.
     pub(crate) fn turns(&self) -> Option<&Arc<dyn TurnSource>> {
         self.turns.as_ref()
     }

@@ -29,6 +29,6 @@ pub struct Credential {
     pub resource: String,
     /// The token.
     pub token: Secret,
-    /// What it grants, if whoever gave it knows (AUTH-11).
+    /// Scopes of the token, if its giver knows them (AUTH-11).
     pub scopes: Option<Vec<String>>,
 }

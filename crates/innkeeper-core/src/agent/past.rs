@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What was said in a chat, oldest first.
+/// Past turns of a chat, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PastTurns {
     /// The older turns, which are still in the store.
@@ -18,11 +18,11 @@ pub struct PastTurns {
 pub struct TurnSpan {
     /// The chat's URI.
     pub chat: Arc<str>,
-    /// Where they end.
+    /// End of the span.
     pub end: SpanEnd,
 }
 
-/// Where a span of turns ends.
+/// End of a span of turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpanEnd {
     /// Before this position.
@@ -46,20 +46,20 @@ pub struct UnreadChat {
 pub struct PastTurn {
     /// The turn's id.
     pub id: String,
-    /// What the person wrote.
+    /// The user's text.
     pub text: String,
     /// What came with it: texts, references and names. What is large, such as a picture, is only
     /// named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// What people said while the turn was running, in the order the agent heard it (PEND-04).
+    /// Steering messages, in the order the agent received them (PEND-04).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<String>,
-    /// What the agent answered, in markdown.
+    /// The agent's answer, in Markdown.
     pub reply: String,
     /// The tools it called.
     pub tools: Vec<PastTool>,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: PastOutcome,
 }
 
@@ -78,7 +78,7 @@ pub struct PastTool {
     pub success: bool,
 }
 
-/// How a turn of the past ended.
+/// Outcome of a past turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PastOutcome {
     /// In order.
@@ -98,14 +98,14 @@ pub enum Attachment {
     Text {
         /// Its label in the message.
         label: String,
-        /// What the model reads.
+        /// Text for the model.
         text: String,
     },
     /// Something a completion of this host inserted; `meta` is what the host gave out then.
     Reference {
         /// Its label in the message.
         label: String,
-        /// What the completion carried.
+        /// Metadata of the completion.
         meta: serde_json::Map<String, serde_json::Value>,
     },
     /// Bytes, in base64.
@@ -148,7 +148,7 @@ pub enum Attachment {
         label: String,
         /// The chat's URI.
         uri: String,
-        /// What was said in it.
+        /// Its past turns.
         transcript: Vec<PastTurn>,
     },
 }

@@ -8,7 +8,7 @@ use super::Section;
 /// An agent, as the core knows it: how clients see it, and what it can do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentProfile {
-    /// How clients see it, capabilities included.
+    /// The agent as clients see it, with its capabilities.
     pub info: ahp_types::state::AgentInfo,
     /// Whether it can be opened with a history, which is what forks and truncation need
     /// (TRC-05).
@@ -18,7 +18,7 @@ pub struct AgentProfile {
     pub resumes_turns: bool,
     /// Whether it has a model that writes for apps of MCP servers (MCP-15).
     pub writes_for_apps: bool,
-    /// What a session of it can be set up with.
+    /// The settings that its sessions have.
     pub settings: Vec<Setting>,
     /// Its slash commands.
     pub commands: Vec<CommandInfo>,
@@ -54,7 +54,7 @@ pub struct ToolInfo {
     pub name: String,
     /// A title for people.
     pub title: Option<String>,
-    /// What it does.
+    /// Description.
     pub description: Option<String>,
     /// The JSON Schema of its input.
     pub input_schema: Option<Value>,
@@ -65,9 +65,9 @@ pub struct ToolInfo {
 pub struct CommandInfo {
     /// Its name, without the slash.
     pub name: String,
-    /// How it is used, as in `<count> [<delay>]`.
+    /// Usage, as in `<count> [<delay>]`.
     pub usage: String,
-    /// What it does.
+    /// Description.
     pub description: String,
 }
 
@@ -80,7 +80,7 @@ pub struct Setting {
     pub title: String,
     /// A sentence about it.
     pub description: Option<String>,
-    /// What kind of value it takes.
+    /// Kind of value.
     pub kind: SettingKind,
     /// The value when nobody chose one.
     pub default: Option<Value>,
@@ -99,7 +99,7 @@ impl Setting {
     }
 }
 
-/// What kind of value a setting takes.
+/// Kind of value that a setting takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SettingKind {
     /// Words.

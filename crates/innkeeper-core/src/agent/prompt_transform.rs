@@ -48,7 +48,7 @@ impl Host {
         })
     }
 
-    /// Who gets which of the sections that are there and not restricted (SMT-03).
+    /// Assigns the existing, unrestricted sections to clients (SMT-03).
     fn transformer(&self, session: &Session, author: Option<&ClientId>, free: &[&String]) -> Option<Transformer> {
         let (client, conn) = self.opted_in(session, author)?;
         let opt_in = session.opt_ins.get(client.as_str())?;

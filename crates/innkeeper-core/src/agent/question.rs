@@ -26,7 +26,7 @@ pub struct Question {
     pub message: String,
     /// Whether an answer is wanted; people may still accept without one (INP-05).
     pub required: bool,
-    /// What kind of answer.
+    /// Kind of answer.
     pub kind: QuestionKind,
 }
 
@@ -37,7 +37,7 @@ pub enum QuestionKind {
     Text {
         /// A format such as `email`.
         format: Option<String>,
-        /// What stands there at first.
+        /// Default value.
         default: Option<String>,
         /// Fewest characters.
         min: Option<u32>,
@@ -50,7 +50,7 @@ pub enum QuestionKind {
         min: Option<f64>,
         /// The largest.
         max: Option<f64>,
-        /// What stands there at first.
+        /// Default value.
         default: Option<f64>,
     },
     /// A whole number.
@@ -59,12 +59,12 @@ pub enum QuestionKind {
         min: Option<i64>,
         /// The largest.
         max: Option<i64>,
-        /// What stands there at first.
+        /// Default value.
         default: Option<i64>,
     },
     /// Yes or no.
     Boolean {
-        /// What is chosen at first.
+        /// Choices selected by default.
         default: Option<bool>,
     },
     /// One of several.
@@ -87,7 +87,7 @@ pub enum QuestionKind {
     },
 }
 
-/// What people said.
+/// The users' response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// Whether they answered.

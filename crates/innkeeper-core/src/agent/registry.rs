@@ -14,7 +14,7 @@ use crate::protocol::dialect::extension::Catalogue;
 use crate::protocol::error::{RpcError, code};
 use crate::session::Session;
 
-/// How long changes of what is offered are collected before the agent is asked.
+/// Changes of offered tools are collected for this long before the agent is asked.
 const LIST_DELAY_MS: u64 = 100;
 
 /// The agents of a host, and the sections of their system prompts as clients see them.
@@ -117,7 +117,7 @@ impl Host {
         })
     }
 
-    /// What the core knows about a session's agent.
+    /// The profile of a session's agent.
     pub(crate) fn agent_of(&self, session: &Session) -> Option<&AgentProfile> {
         self.agents.find(&session.state.provider)
     }

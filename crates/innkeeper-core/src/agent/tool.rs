@@ -18,7 +18,7 @@ pub enum ToolStep {
     Ready(ToolReady),
     /// A judge's verdict on a call that waits for people (TOOL-18).
     Risk(Risk),
-    /// What the running call has produced so far; replaces what it had.
+    /// Output of the running call so far; replaces earlier output.
     Content(Vec<ToolContent>),
     /// An MCP server wants people to sign in before it goes on (TOOL-15).
     AuthRequired(AuthRequirement),
@@ -40,11 +40,11 @@ pub struct ToolStart {
     pub name: String,
     /// A name for people.
     pub display_name: String,
-    /// What the agent wants to achieve with it.
+    /// The agent's intention.
     pub intention: Option<String>,
-    /// Who executes it (TOOL-01).
+    /// The tool's executor (TOOL-01).
     pub contributor: Contributor,
-    /// How clients present it, where they have a presentation of its own for it.
+    /// Presentation kind, for clients that have one for it.
     pub kind: Option<ToolKind>,
     /// What people call the MCP server that executes it, and what the server calls the tool.
     pub mcp: Option<McpName>,
@@ -52,7 +52,7 @@ pub struct ToolStart {
     pub ui: Option<Map<String, Value>>,
 }
 
-/// How clients present calls of a tool (`_meta.toolKind`).
+/// Presentation kind of a tool's calls (`_meta.toolKind`).
 ///
 /// A call that starts subagents has no kind here: the host marks it as `subagent` once the subagent's chat
 /// exists, because a client that hears of it earlier looks for a chat that is not there.
@@ -69,9 +69,9 @@ pub enum ToolKind {
 /// A tool of an MCP server, as people and the server know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpName {
-    /// What people call the server.
+    /// The server's display name.
     pub server: String,
-    /// What the server calls the tool.
+    /// The tool's name on the server.
     pub tool: String,
 }
 
@@ -112,7 +112,7 @@ impl From<&String> for Description {
     }
 }
 
-/// Who executes a tool.
+/// Executor of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contributor {
     /// The agent or the host.
@@ -126,7 +126,7 @@ pub enum Contributor {
 /// A call whose input is complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolReady {
-    /// What is about to happen, for people (TOOL-03).
+    /// Description of the call, for users (TOOL-03).
     pub invocation: Description,
     /// The input, usually JSON text.
     pub input: Option<String>,
@@ -147,7 +147,7 @@ pub enum Permission {
     Granted,
 }
 
-/// What people see when they are asked.
+/// Text of a confirmation request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Confirmation {
     /// A question, as in "Run this command?".
@@ -156,7 +156,7 @@ pub struct Confirmation {
     pub editable: bool,
     /// Files the call would change.
     pub edits: Vec<FileChange>,
-    /// How risky a judge finds it.
+    /// Risk, as a judge rates it.
     pub risk: Option<Risk>,
     /// The subject that an approval for more than this call is remembered by.
     pub subject: ApprovalSubject,
@@ -258,7 +258,7 @@ pub struct FileSide {
     /// Where its content on this side can be read. The content of a `data:` URI is kept by the host and gets a URI of
     /// the host's own, whose path is that of the file.
     pub content: String,
-    /// How many bytes the content has, if that is known.
+    /// Size of the content in bytes, if known.
     pub size: Option<u64>,
     /// The media type of the content, if that is known.
     pub content_type: Option<String>,
@@ -308,7 +308,7 @@ pub enum ToolContent {
         uri: String,
         /// Its media type.
         content_type: Option<String>,
-        /// How many bytes it has.
+        /// Size in bytes.
         size: Option<u64>,
         /// What the model is told of it, where the URI says nothing to it. Clients do not get it.
         mention: Option<String>,
@@ -323,7 +323,7 @@ pub enum ToolContent {
         title: String,
         /// Whether it is a pseudo-terminal.
         is_pty: bool,
-        /// How its command ended, once it has (TOOL-17).
+        /// Outcome of its command, once it has ended (TOOL-17).
         exit_code: Option<i64>,
         /// The last lines of its output, once it has ended.
         preview: Option<String>,
@@ -341,20 +341,20 @@ pub enum ToolContent {
     },
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolResult {
     /// Whether it worked.
     pub success: bool,
-    /// What happened, for people, in the past tense.
+    /// Description of the outcome for users, in the past tense.
     pub summary: String,
     /// The same in markdown with links; clients get it in the place of `summary`.
     pub summary_markdown: Option<String>,
-    /// What it produced.
+    /// Output.
     pub content: Vec<ToolContent>,
     /// The same as data.
     pub structured: Option<Map<String, Value>>,
-    /// What went wrong, for the model.
+    /// Error text for the model.
     pub error: Option<String>,
 }
 
@@ -380,7 +380,7 @@ impl ToolResult {
     }
 }
 
-/// What an MCP server wants people to sign in to.
+/// Resource that an MCP server wants a token for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthRequirement {
     /// Why.
@@ -389,7 +389,7 @@ pub struct AuthRequirement {
     pub resource: String,
     /// A name for people.
     pub resource_name: Option<String>,
-    /// Where tokens for it come from.
+    /// Authorization servers that issue tokens for it.
     pub authorization_servers: Vec<String>,
     /// The scopes the call needs.
     pub scopes: Vec<String>,
@@ -414,7 +414,7 @@ pub enum AuthReason {
     InsufficientScope,
 }
 
-/// What happened to a tool call.
+/// Reply to a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolReply {
     /// It needs nobody's permission and is kept as running, so its work may begin: whatever happens
@@ -449,7 +449,7 @@ pub struct Decision {
     pub choice: Option<String>,
     /// What they said about it, for the model: why they decided so, and what to do instead.
     pub remark: Option<String>,
-    /// What they attached to it.
+    /// Attachments of the remark.
     pub attachments: Vec<Attachment>,
     /// Whether they skipped the call: they let it pass without a judgement about it.
     pub is_skipped: bool,
@@ -499,7 +499,7 @@ pub struct ClientTool {
     pub client_name: String,
     /// A title for people.
     pub title: Option<String>,
-    /// What it does.
+    /// Description.
     pub description: Option<String>,
     /// The JSON Schema of its input.
     pub input_schema: Option<Value>,

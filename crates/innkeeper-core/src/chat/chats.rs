@@ -105,13 +105,13 @@ pub struct Chat {
     pub run: Option<Run>,
     /// The chat whose tool call started this one; it moves and goes with that chat.
     pub parent: Option<ChannelId>,
-    /// What a side chat is about, in case its agent has to be opened again.
+    /// Context of a side chat, in case its agent has to be opened again.
     pub aside: SideChatContext,
-    /// Who wrote the messages that wait, by their ids; their tools are preferred (ACT-05).
+    /// Writers of pending messages, by message id; their tools are preferred (ACT-05).
     pub writers: HashMap<String, ClientId>,
     /// Whether the watchdog has a timer for it.
     pub is_watched: bool,
-    /// Who gave it its title; that of a default chat is its session's.
+    /// Source of its title; a default chat has its session's title.
     pub titled_by: TitleSource,
     /// Whether the agent that could go on with the latest turn is still the one that failed in it
     /// (TURN-13).
@@ -119,15 +119,15 @@ pub struct Chat {
     /// Whether its agent was asked to open it. A chat that comes back from the store is opened
     /// when it gets something to do.
     pub is_open: bool,
-    /// How many of its turns are rows in the store, once this number is durable.
+    /// Number of its turns that are rows in the store, once this sequence number is durable.
     pub rows: (Seq, usize),
-    /// What its agent wants to know again when it is opened the next time.
+    /// Memory that its agent gets when it is opened again.
     pub memory: Option<Arc<Value>>,
     /// Whether the latest turn ended before its agent heard of it, for want of a token.
     pub unheard: bool,
 }
 
-/// What a side chat was opened on (CHT-06).
+/// Context of a side chat (CHT-06).
 #[derive(Debug, Clone, Default)]
 pub struct SideChatContext {
     /// The turns of the chat it was opened from.
@@ -157,7 +157,7 @@ pub struct Run {
     pub(crate) offers: HashMap<String, Offered>,
     /// When the agent was last heard of.
     pub heard_ms: u64,
-    /// What the chat's activity was before the watchdog replaced it.
+    /// The chat's activity before the watchdog replaced it.
     pub before_silence: Option<Option<String>>,
     /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
     pub held: Option<TurnWait>,
@@ -166,11 +166,11 @@ pub struct Run {
 /// The part being streamed into.
 #[derive(Debug)]
 pub struct OpenPart {
-    /// Where it is in the active turn.
+    /// Its index in the active turn.
     pub index: usize,
     /// Whether it is reasoning rather than markdown (E-19).
     pub reasoning: bool,
-    /// What every append to it starts with on the wire.
+    /// Encoded head of every append to it.
     pub head: AppendHead,
 }
 

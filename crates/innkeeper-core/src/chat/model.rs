@@ -39,14 +39,14 @@ pub struct ChatModel {
     head: Arc<ChatState>,
     /// The completed turns.
     history: Arc<History>,
-    /// What changed in the completed turns since somebody last asked.
+    /// Changes to the completed turns since the last query.
     changes: Changes,
-    /// Where each part of the active turn is, by part or tool call id.
+    /// Index of each part of the active turn, by part or tool call id.
     parts: HashMap<Box<str>, usize>,
     /// Where the parts are that wait for somebody or something: calls that have not ended and
     /// questions without an answer.
     open: BTreeSet<usize>,
-    /// How many bytes of tool content each open call holds; it is replaced as a whole.
+    /// Bytes of tool content of each open call; the content is replaced as a whole.
     content_bytes: HashMap<Box<str>, usize>,
     /// Roughly how many bytes the message of the active turn takes in a snapshot.
     message_bytes: usize,

@@ -69,7 +69,7 @@ impl Host {
         Ok(json!({ "session": session }))
     }
 
-    /// What is to move to another session, if nothing runs in it (CHT-20).
+    /// The chats that move to another session, if nothing runs in them (CHT-20).
     fn check_rest(&self, chat_id: ChannelId) -> Result<Vec<ChannelId>, RpcError> {
         if self.shutting_down {
             return Err(conflict("the host is shutting down; try again when it is back"));

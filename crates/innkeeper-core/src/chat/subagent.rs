@@ -62,7 +62,7 @@ impl Host {
         Ok(())
     }
 
-    /// How many chats stand above a chat.
+    /// Number of chats above a chat.
     fn depth(&self, chat_id: ChannelId) -> usize {
         let parent = |id: &ChannelId| self.chats.get(id).and_then(|chat| chat.parent);
         std::iter::successors(parent(&chat_id), parent).count()

@@ -28,7 +28,7 @@ use crate::protocol::frame::AppendHead;
 use crate::session::TitleSource;
 use crate::session::create::{directories_of, error_info, settings_of};
 
-/// Where the rules that were applied are shown.
+/// Key under which applied rules are shown.
 const RULES: &str = "innkeeper.rules";
 
 impl Host {
@@ -89,7 +89,7 @@ impl Host {
         Some(key)
     }
 
-    /// What an agent needs to know about the active turn.
+    /// Everything an agent needs to know about the active turn.
     pub(crate) fn turn_start(
         &self,
         cx: &Cx<'_>,
@@ -145,7 +145,7 @@ impl Host {
         }
     }
 
-    /// What follows from the end of a run, however it ended.
+    /// Consequences of the end of a run.
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
         self.end_subagents(cx, chat_id, run.key);
         let Some((parent, key)) = run.parent else {

@@ -15,7 +15,7 @@ pub struct Channel {
     pub uri: Arc<str>,
     /// The URI as JSON text, encoded once for all frames.
     pub uri_json: Box<str>,
-    /// What it carries.
+    /// Its kind.
     pub kind: ChannelKind,
     /// The last number given out when it was created: who subscribed before that had another
     /// channel of the same name.
@@ -38,7 +38,7 @@ pub struct Subscription {
     pub max_latency_ms: u32,
     /// What its reader has.
     pub base: Base,
-    /// How the host speaks to its reader.
+    /// Its reader's dialect.
     pub dialect: Dialect,
 }
 

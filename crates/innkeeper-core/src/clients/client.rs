@@ -14,7 +14,7 @@ use crate::storage::load::DeferredInputs;
 pub struct Negotiated {
     /// The chosen version, exactly as offered (NEG-03).
     pub version: Arc<str>,
-    /// How the host speaks to the client.
+    /// The client's dialect.
     pub dialect: Dialect,
     /// The client's locale.
     pub locale: Option<Arc<str>>,
@@ -106,7 +106,7 @@ impl ActiveTransports {
 /// One connection.
 #[derive(Debug)]
 pub struct Conn {
-    /// Who is on the other end.
+    /// The authenticated peer.
     pub principal: Principal,
     /// How far the handshake got.
     pub phase: Phase,
@@ -125,7 +125,7 @@ pub enum Phase {
     Ready {
         /// The client.
         client: ClientId,
-        /// How the host speaks to the client.
+        /// The client's dialect.
         dialect: Dialect,
     },
 }

@@ -68,7 +68,7 @@ impl Host {
     }
 }
 
-/// How many bytes a value takes as JSON.
+/// Bytes of a value as JSON.
 pub(crate) fn json_bytes(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }

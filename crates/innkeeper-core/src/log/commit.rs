@@ -205,7 +205,7 @@ impl Host {
     }
 }
 
-/// What an action may change about what a chat waits for.
+/// The change that an action may make to the input a chat waits for.
 enum InputChange<'a> {
     Unchanged,
     Of(InputSubject<'a>),

@@ -20,7 +20,7 @@ pub struct ReplayLimits {
     pub channel_bytes: usize,
     /// Bytes kept over all channels.
     pub total_bytes: usize,
-    /// How long an action is kept.
+    /// Maximum age of an action.
     pub max_age_ms: u64,
     /// Most actions in one `reconnect` answer; beyond it snapshots are cheaper for everybody.
     pub answer_actions: usize,
@@ -40,7 +40,7 @@ impl Default for ReplayLimits {
     }
 }
 
-/// Where one action is in its chunk.
+/// Position of one action in its chunk.
 #[derive(Debug)]
 struct Entry {
     seq: Seq,
@@ -48,7 +48,7 @@ struct Entry {
     first: Seq,
     at_ms: u64,
     since: ProtocolVersion,
-    /// Where its bytes end; they start where the entry before it ends.
+    /// End of its bytes; they start where the entry before it ends.
     end: usize,
 }
 
@@ -58,7 +58,7 @@ struct Entry {
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Where the oldest entry starts.
+    /// Start of the oldest entry.
     start: usize,
     entries: VecDeque<Entry>,
 }
@@ -83,7 +83,7 @@ pub struct Replay {
     bytes: usize,
 }
 
-/// What one entry costs besides its text.
+/// Overhead of one entry in bytes.
 const ENTRY_OVERHEAD: usize = size_of::<Entry>();
 
 impl Replay {

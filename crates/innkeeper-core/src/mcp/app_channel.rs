@@ -72,7 +72,7 @@ impl Promise {
 pub struct McpRequest {
     /// The server's channel.
     pub channel: String,
-    /// What is asked.
+    /// The request.
     pub method: AppMethod,
     /// Its parameters, without the channel (MCP-18).
     pub params: Map<String, Value>,

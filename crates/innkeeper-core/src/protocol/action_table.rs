@@ -34,7 +34,7 @@ pub enum ChannelKind {
     AutomationRun,
 }
 
-/// Who may originate an action (DSP-06).
+/// The originators that an action may have (DSP-06).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dispatcher {
     /// The host alone.
@@ -53,7 +53,7 @@ pub enum Dispatcher {
     Capability,
 }
 
-/// How soon an action must survive a crash.
+/// Durability class of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// On disk before anybody sees it.
@@ -71,13 +71,13 @@ pub struct ActionRule {
     pub name: &'static str,
     /// The kind of channel it belongs to (DSP-07).
     pub kind: ChannelKind,
-    /// Who may originate it.
+    /// Its permitted originators.
     pub dispatcher: Dispatcher,
     /// The scope a client needs to dispatch it.
     pub scope: Scope,
     /// The version that introduced it.
     pub since: ProtocolVersion,
-    /// How soon it must be durable.
+    /// Its durability class.
     pub durability: Durability,
 }
 

@@ -72,7 +72,7 @@ impl ProtocolVersion {
     }
 }
 
-/// How the host speaks to one connection.
+/// The dialect of one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dialect {
     /// The version of the protocol.

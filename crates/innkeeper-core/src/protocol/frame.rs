@@ -20,7 +20,7 @@ use crate::protocol::snapshot::Answer;
 
 pub(crate) const ACTION_HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
 
-/// Who caused a client-dispatched action (DSP-03).
+/// Origin of a client-dispatched action (DSP-03).
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
     /// The dispatcher, as the connection authenticated it; never taken from a payload (DSP-09).
@@ -38,9 +38,9 @@ pub struct ActionFrame {
     pub bytes: Vec<u8>,
     /// The versions that know the action.
     pub since: ProtocolVersion,
-    /// How soon it must be on disk.
+    /// Its durability class.
     pub durability: Durability,
-    /// Where appended text sits, for frames that may be merged with their neighbours.
+    /// Position of appended text, for frames that may be merged with their neighbours.
     splice: Option<Splice>,
     /// The same for those who do not show MCP Apps, if they see something else (E-58).
     plain: Option<Arc<Self>>,
@@ -345,7 +345,7 @@ pub enum Outgoing {
 }
 
 impl Outgoing {
-    /// What the message counts for in a byte-bounded queue.
+    /// Bytes that the message counts for in a bounded queue.
     pub fn weight(&self) -> usize {
         match self {
             Self::Action(frame) => frame.bytes.len(),

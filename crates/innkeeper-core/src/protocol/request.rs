@@ -89,7 +89,7 @@ pub enum Command {
     FetchTurns {
         /// The chat's URI.
         channel: String,
-        /// Where the last page ended; absent means the next older page.
+        /// Cursor where the last page ended; absent means the next older page.
         cursor: Option<String>,
     },
     /// `completions`.
@@ -113,7 +113,7 @@ pub enum Command {
     },
     /// `createResourceWatch`.
     WatchResource(Box<WatchSpec>),
-    /// What an admin does about grants; this host's own.
+    /// Administration of grants; this host's own.
     Grants(Box<GrantCommand>),
     /// `innkeeper/listApprovals` and its like, which are this host's own.
     Approvals(Box<ApprovalCommand>),
@@ -141,7 +141,7 @@ impl OnlyIf {
     }
 }
 
-/// What `initialize` carries that the host acts on.
+/// Parameters of `initialize` that the host acts on.
 #[derive(Debug, Clone)]
 pub struct Initialize {
     /// The versions the client offers, in any order (NEG-02).
@@ -158,7 +158,7 @@ pub struct Initialize {
     pub locale: Option<String>,
 }
 
-/// What `reconnect` carries.
+/// Parameters of `reconnect`.
 #[derive(Debug, Clone)]
 pub struct Reconnect {
     /// The identity used in the earlier `initialize`.
@@ -169,7 +169,7 @@ pub struct Reconnect {
     pub subscriptions: Vec<String>,
 }
 
-/// What `subscribe` carries.
+/// Parameters of `subscribe`.
 #[derive(Debug, Clone, Default)]
 pub struct Subscribe {
     /// The channel's URI.
@@ -180,7 +180,7 @@ pub struct Subscribe {
     pub turns: Option<usize>,
 }
 
-/// What `createSession` carries.
+/// Parameters of `createSession`.
 #[derive(Debug, Clone, Default)]
 pub struct CreateSession {
     /// The URI the client chose.
@@ -191,15 +191,15 @@ pub struct CreateSession {
     pub working_directories: Vec<String>,
     /// Joins the session as an active client right after creation (SES-07).
     pub active_client: Option<SessionActiveClient>,
-    /// What that client wants to rewrite (SMT-19).
+    /// The sections that this client wants to rewrite (SMT-19).
     pub opt_in: Option<OptIn>,
-    /// What the session is set up with (CMP-09).
+    /// The session's settings (CMP-09).
     pub config: Map<String, Value>,
-    /// Where to report progress to (ROOT-17).
+    /// Token for progress reports (ROOT-17).
     pub progress_token: Option<String>,
 }
 
-/// What `createChat` carries.
+/// Parameters of `createChat`.
 #[derive(Debug, Clone)]
 pub struct CreateChat {
     /// The session's URI.
@@ -208,22 +208,22 @@ pub struct CreateChat {
     pub chat: String,
     /// Starts the first turn (CHT-10).
     pub initial_message: Option<Message>,
-    /// Where it comes from.
+    /// Its source.
     pub source: Option<ChatSource>,
     /// A subset of the session's directories; absent means all (CHT-09).
     pub working_directories: Option<Vec<String>>,
 }
 
-/// What `moveChat` carries.
+/// Parameters of `moveChat`.
 #[derive(Debug, Clone)]
 pub struct MoveChat {
     /// The chat's URI.
     pub channel: String,
-    /// Where to.
+    /// The destination.
     pub destination: MoveDestination,
 }
 
-/// Where a chat moves to.
+/// Destination of a chat that moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveDestination {
     /// A place in a session, perhaps the one it is in.
@@ -237,12 +237,12 @@ pub enum MoveDestination {
     NewSession,
 }
 
-/// What `completions` carries.
+/// Parameters of `completions`.
 #[derive(Debug, Clone)]
 pub struct Completions {
     /// The chat's URI, or the session's, as the reference client sends it.
     pub channel: String,
-    /// What is completed; unknown kinds find nothing.
+    /// Kind of completion; unknown kinds find nothing.
     pub kind: String,
     /// The text so far.
     pub text: String,
@@ -250,48 +250,48 @@ pub struct Completions {
     pub offset: i64,
 }
 
-/// What `resolveSessionConfig` carries.
+/// Parameters of `resolveSessionConfig`.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSetup {
     /// The agent; absent means the host's default.
     pub provider: Option<String>,
-    /// Where the session would work.
+    /// Working directories of the session.
     pub working_directory: Option<String>,
-    /// What was chosen so far.
+    /// Values chosen so far.
     pub config: Map<String, Value>,
 }
 
-/// What `sessionConfigCompletions` carries.
+/// Parameters of `sessionConfigCompletions`.
 #[derive(Debug, Clone, Default)]
 pub struct SettingQuery {
     /// The session to be.
     pub setup: SessionSetup,
     /// The setting.
     pub property: String,
-    /// What was typed.
+    /// The typed text.
     pub query: String,
 }
 
-/// What `authenticate` carries.
+/// Parameters of `authenticate`.
 #[derive(Debug, Clone)]
 pub struct Authenticate {
     /// The protected resource.
     pub resource: String,
     /// A token for it; empty takes an earlier one back (AUTH-05).
     pub token: Secret,
-    /// How long it is good for, in seconds.
+    /// Lifetime in seconds.
     pub expires_in: Option<u64>,
-    /// What it grants, if the client knows (AUTH-11).
+    /// Scopes of the token, if the client knows them (AUTH-11).
     pub scopes: Option<Vec<String>>,
-    /// How the host gets the next one by itself, for the resources of MCP servers.
+    /// Parameters for refreshing the token, for resources of MCP servers.
     pub refresh: Option<Box<TokenRefresh>>,
 }
 
-/// What `listSessions` carries.
+/// Parameters of `listSessions`.
 #[derive(Debug, Clone, Default)]
 pub struct ListSessions {
     /// The page size; absent means everything (ROOT-11).
     pub limit: Option<u32>,
-    /// Where the previous page ended.
+    /// Cursor where the previous page ended.
     pub cursor: Option<String>,
 }

@@ -55,7 +55,7 @@ pub enum State {
 /// Which of a chat's completed turns a snapshot shows (SUB-12).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// How many of the oldest turns are left out.
+    /// Number of oldest turns that are left out.
     pub skipped: usize,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn cursor(history: &History, loaded_from: usize) -> Option<String> {
     Some(format!("{CURSOR_HEAD}{newest}"))
 }
 
-/// What a cursor of `fetchTurns` starts with.
+/// Prefix of `fetchTurns` cursors.
 pub(crate) const CURSOR_HEAD: &str = "through:";
 
 /// A state with settings, and the order they are declared in, which the state itself does not keep
@@ -369,7 +369,7 @@ impl Serialize for Part<'_> {
 pub struct Answer {
     /// The request it answers.
     pub id: RequestId,
-    /// What it carries.
+    /// Its content.
     pub body: AnswerBody,
     /// Roughly how many bytes it will be, for the queue's bound.
     pub estimated_bytes: usize,

@@ -14,11 +14,11 @@ pub const MAX_URI_BYTES: usize = 2048;
 /// Longest accepted client id, in bytes.
 pub const MAX_CLIENT_ID_BYTES: usize = 256;
 
-/// How the URIs of sessions' own chats start.
+/// Prefix of the URIs of default chats.
 const DEFAULT_CHATS: &str = "ahp-chat://default/";
-/// How the URIs of subagents' chats start.
+/// Prefix of the URIs of subagents' chats.
 const SUBAGENT_CHATS: &str = "ahp-chat://subagent/";
-/// How the URIs start of what the host keeps for sessions.
+/// Prefix of the URIs of contents that the host stores for sessions.
 pub const KEPT_CONTENTS: &str = "innkeeper-content:/";
 /// Most bytes of a tool call's id in its subagent's URI.
 const MAX_CALL_BYTES: usize = 256;

@@ -24,7 +24,7 @@ const CLIENTS_WATCHING: usize = 4;
 /// What `createResourceWatch` carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchSpec {
-    /// What is watched.
+    /// The watched resource.
     pub uri: String,
     /// Whether everything below it is, too (WCH-02).
     pub recursive: bool,

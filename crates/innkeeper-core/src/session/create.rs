@@ -457,7 +457,7 @@ pub(crate) fn new_chat(uri: &str, title: &str, now: &str, origin: ChatOrigin) ->
     }
 }
 
-/// Where a chat works: its own subset, or all of its session's directories (CHT-09).
+/// Working directories of a chat: its own subset, or all of its session's (CHT-09).
 pub(crate) fn directories_of(session: &Session, chat: &Chat) -> Vec<String> {
     let own = chat.model.head().working_directories.as_ref();
     own.or(session.state.working_directories.as_ref())
@@ -465,7 +465,7 @@ pub(crate) fn directories_of(session: &Session, chat: &Chat) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// What a session is set up with.
+/// The values of a session's settings.
 pub(crate) fn settings_of(session: &Session) -> Map<String, Value> {
     session
         .state

@@ -26,15 +26,15 @@ const CHANGES: &str = "innkeeper.changes";
 
 /// Everything in `_meta` that comes from the repository.
 const OWN_KEYS: [&str; 4] = [GIT, GITHUB, PROJECT, CHANGES];
-/// What of `_meta` a summary shows.
+/// The keys of `_meta` that a summary shows.
 const SUMMARY_KEYS: [&str; 2] = [GIT, GITHUB];
 
 /// What is known of a repository. Whatever could not be found out is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepositoryState {
-    /// Where the project is: the main work tree of the repository.
+    /// The main work tree of the repository.
     pub project_uri: String,
-    /// What people call it.
+    /// Display name.
     pub project_name: String,
     /// The branch that is checked out.
     pub branch: Option<String>,
@@ -42,7 +42,7 @@ pub struct RepositoryState {
     pub base_branch: Option<String>,
     /// The branch elsewhere that this one follows.
     pub upstream: Option<String>,
-    /// How many commits the upstream has that this branch does not have.
+    /// Number of commits that the upstream has and this branch lacks.
     pub incoming: Option<u64>,
     /// How many commits this branch has that would be pushed.
     pub outgoing: Option<u64>,

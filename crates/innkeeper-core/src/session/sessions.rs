@@ -13,7 +13,7 @@ pub(crate) struct Sessions {
     by_id: IdMap<ChannelId, Session>,
     /// Sessions that nobody has written anything in yet. They are always in memory.
     drafts: BTreeSet<ChannelId>,
-    /// How many sessions lists show, in memory or not.
+    /// Number of sessions that lists show, in memory or not.
     listed: usize,
     /// Drafts that the present input turned into listed sessions.
     newly_listed: Vec<ChannelId>,
@@ -79,12 +79,12 @@ impl Sessions {
         Some(removed)
     }
 
-    /// How many sessions lists show, in memory or not.
+    /// Number of sessions that lists show, in memory or not.
     pub(crate) fn listed(&self) -> usize {
         self.listed
     }
 
-    /// How many sessions the host has, drafts included.
+    /// Number of sessions of the host, drafts included.
     pub(crate) fn total(&self) -> usize {
         self.listed + self.drafts.len()
     }

@@ -38,7 +38,7 @@ pub struct Opening {
     /// The id of the first channel besides the root: above all of those of a core before it in the
     /// same process.
     pub first_channel: u64,
-    /// What the host may do with its store.
+    /// The storage mode.
     pub storage: StorageMode,
 }
 

@@ -9,7 +9,7 @@ pub enum LogLevel {
     Trace,
     /// For whoever looks for a mistake.
     Debug,
-    /// What happens.
+    /// Ordinary events.
     Info,
     /// Something is odd, and went on.
     Warn,
@@ -103,13 +103,13 @@ impl From<LogLevel> for Severity {
 pub struct LogRecord {
     /// When it was written, in nanoseconds since 1970.
     pub time_unix_nano: u64,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// Which part of the program wrote it.
     pub scope: Cow<'static, str>,
-    /// What it says.
+    /// Message text.
     pub body: String,
-    /// What it is about, such as `ahp.session.id` (OTL-06).
+    /// Attributes, such as `ahp.session.id` (OTL-06).
     pub attributes: Vec<(Cow<'static, str>, LogValue)>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::attachment::past_attachments;
 use crate::agent::Attachment;
 
-/// What marks a part as the words of a person.
+/// Mark of a part that holds a user's text.
 const MARK: &str = "steering";
 
 /// A message as its agent hears it in the middle of a turn: as text, with all that came with it.

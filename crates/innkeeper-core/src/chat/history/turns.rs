@@ -32,11 +32,11 @@ pub struct History {
     bytes: usize,
     /// The turns that are in memory, by position.
     loaded: BTreeMap<usize, Arc<Turn>>,
-    /// Where the others are read.
+    /// Source of the others.
     source: Option<Arc<dyn TurnSource>>,
 }
 
-/// What is known of a turn wherever it is.
+/// Index entry of a turn.
 #[derive(Debug, Clone)]
 struct Entry {
     id: Arc<str>,
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// How many turns there are.
+    /// Number of turns.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -111,12 +111,12 @@ impl History {
         self.entries.get(index).map(|entry| &entry.id)
     }
 
-    /// How many bytes a turn takes as JSON, wherever it is.
+    /// Bytes of a turn as JSON, in memory or not.
     pub fn bytes_of(&self, index: usize) -> usize {
         self.entries.get(index).map_or(0, |entry| entry.bytes)
     }
 
-    /// How many bytes the turns from a position on take as JSON.
+    /// Bytes of the turns from a position on, as JSON.
     pub fn bytes_from(&self, index: usize) -> usize {
         match index {
             0 => self.bytes,
@@ -124,7 +124,7 @@ impl History {
         }
     }
 
-    /// Where a turn is in the order.
+    /// Position of a turn.
     pub fn position(&self, id: &str) -> Option<usize> {
         self.entries.iter().rposition(|entry| *entry.id == *id)
     }
@@ -254,7 +254,7 @@ impl History {
         Ok(rows)
     }
 
-    /// What is read next for a snapshot that has come to a turn that is not in memory.
+    /// Range to read next for a snapshot that has come to a turn that is not in memory.
     fn next_read(&self, first: usize) -> Range<usize> {
         let next_loaded = self.loaded.range(first..).next();
         let most = next_loaded.map_or(self.entries.len(), |(at, _)| *at);
@@ -324,7 +324,7 @@ fn is_turn(row: &[u8], entry: &Entry) -> bool {
     starts_with_it || serde_json::from_slice::<Named>(row).is_ok_and(|named| *named.id == *entry.id)
 }
 
-/// How many bytes a value takes as JSON, without keeping any of them.
+/// Bytes of a value as JSON, without allocating them.
 fn encoded_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {

@@ -12,7 +12,7 @@ use crate::ids::{ChannelId, ConnId};
 use crate::protocol::snapshot::Window;
 
 impl Host {
-    /// What a new subscription to a channel shows, and the newest turn that it lacks.
+    /// The part of a channel that a new subscription shows, and the newest turn that it lacks.
     pub(crate) fn window(&self, channel: ChannelId, turns: Option<usize>) -> (Window, Option<Arc<str>>) {
         self.window_within(channel, turns, self.most_bytes())
     }

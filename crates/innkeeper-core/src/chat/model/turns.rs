@@ -24,12 +24,12 @@ impl Changes {
     }
 }
 
-/// What has to be done to the turns that are stored, so that they are those of the chat.
+/// Changes to the stored turns that make them equal to the chat's.
 #[derive(Debug, Clone)]
 pub struct TurnChanges {
     /// First copies so many of the oldest turns of another chat, by its URI; there are none yet.
     pub copied: Option<(Arc<str>, usize)>,
-    /// How many of the stored turns stay.
+    /// Number of stored turns that stay.
     pub from: usize,
     /// The turns that follow them.
     pub turns: Vec<Arc<Turn>>,
@@ -74,7 +74,7 @@ impl ChatModel {
         &self.history
     }
 
-    /// How many turns are completed.
+    /// Number of completed turns.
     pub fn turn_count(&self) -> usize {
         self.history.len()
     }
@@ -84,7 +84,7 @@ impl ChatModel {
         self.history.id(index)
     }
 
-    /// Where a completed turn is in the order.
+    /// Position of a completed turn.
     pub fn position(&self, id: &str) -> Option<usize> {
         self.history.position(id)
     }
@@ -125,7 +125,7 @@ impl ChatModel {
         }
     }
 
-    /// What changed in the completed turns since the last call.
+    /// Changes to the completed turns since the last call.
     pub fn turn_changes(&mut self) -> Option<TurnChanges> {
         let changes = std::mem::take(&mut self.changes);
         let from = changes.from?;

@@ -13,7 +13,7 @@ use crate::ids::ClientId;
 /// Most that a server may say about the view of a call.
 const MAX_UI_BYTES: usize = 16 << 10;
 
-/// How clients present the call.
+/// Presentation of the call in clients.
 const KIND: &str = "toolKind";
 /// The language that the input of a terminal call is highlighted in.
 const LANGUAGE: &str = "language";
@@ -30,7 +30,7 @@ const RESERVED: [&str; 8] = [
     "autoApprove",
     "innkeeper.",
 ];
-/// Where a call keeps who decided about it, so that a client that comes later sees it too.
+/// Key for the client that decided about a call, so that later clients see it too.
 const DECIDED_BY: &str = "innkeeper.decidedBy";
 
 pub(crate) type Meta = Map<String, Value>;

@@ -221,7 +221,7 @@ pub(crate) fn move_data_uris(contents: &mut [ToolResultContent]) {
     }
 }
 
-/// What a client produced, as the agent reads it.
+/// A client's result, as the agent reads it.
 pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent> {
     contents
         .into_iter()

@@ -27,7 +27,7 @@ use crate::protocol::frame::write_json;
 /// Longest id of a section.
 const MAX_ID_BYTES: usize = 256;
 
-/// What the ids of questions begin with that an MCP server asks.
+/// Prefix of the ids of questions that an MCP server asks.
 pub const ELICITATION: &str = "elicitation-";
 /// The field of an active client that says which sections it wants to rewrite.
 const TRANSFORM: &str = "systemMessageTransform";
@@ -105,7 +105,7 @@ pub(crate) fn opt_in_of(action: &RawValue) -> Result<Option<OptIn>, String> {
     }
 }
 
-/// What the active clients of a session want to rewrite, by client id.
+/// The sections that active clients of a session want to rewrite, by client id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptIns(BTreeMap<String, OptIn>);
 
@@ -210,7 +210,7 @@ fn action_of(envelope: &[u8]) -> Result<&RawValue, String> {
     Ok(envelope.action)
 }
 
-/// What an action carries besides its typed fields.
+/// Fields of an action that its published type lacks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExtensionFields<'a> {
     Nothing,

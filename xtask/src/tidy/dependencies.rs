@@ -9,7 +9,7 @@ const RULE: &str = "dependency-direction";
 /// Where a crate stands; what it may use of the workspace follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// What the standard library lacks: uses nothing of the workspace. Every layer but the core may build on it.
+    /// Additions to the standard library: uses nothing of the workspace. Every layer but the core may build on it.
     Base,
     /// The pure state machine: uses nothing of the workspace.
     Core,

@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 
 use crate::odd::PLAIN_TOOLS;
 use crate::support::{
-    PATIENCE, call, event, eventually, lives, odd, ready, settled, started, started_in, surroundings, until,
-    until_ready, with_env,
+    PATIENCE, call, event, eventually, lives, most_at_once, odd, ready, settled, started, started_in, surroundings,
+    until, until_ready, with_env,
 };
 
 #[tokio::test]
@@ -100,11 +100,7 @@ async fn f3_of_many_servers_a_few_start_at_a_time() {
         until_ready(server).await;
     }
     let noted = std::fs::read_to_string(busy.path()).unwrap();
-    let mut at_once = 0_i32;
-    for sign in noted.chars() {
-        at_once += if sign == '+' { 1 } else { -1 };
-        assert!(at_once <= 2, "{noted}");
-    }
+    assert!(most_at_once(&noted, |_| true) <= 2, "{noted}");
     assert_eq!(noted.matches('+').count(), 8);
 }
 

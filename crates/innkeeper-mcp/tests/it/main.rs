@@ -4,6 +4,7 @@
 
 mod http;
 mod lifecycle;
+mod many_servers;
 mod npm;
 mod odd;
 mod odd_http;

@@ -44,17 +44,13 @@ pub fn serve(kind: &str) -> ! {
         "crash" => crash(),
         "crash-once" | "modern-crash-once" if count == Some(1) => crash(),
         "silent" => std::thread::sleep(Duration::from_secs(600)),
-        "late-once" if count == Some(1) => std::thread::sleep(Duration::from_secs(600)),
-        // It takes its time, and a file says how many do so at once.
-        "busy" => {
-            let file = std::env::var("ODD_BUSY").unwrap();
-            let note = |sign: &str| {
-                let mut file = std::fs::File::options().create(true).append(true).open(&file).unwrap();
-                write!(file, "{sign}").unwrap();
-            };
-            note("+");
-            std::thread::sleep(Duration::from_millis(300));
-            note("-");
+        "late-once" | "busy-late-once" if count == Some(1) => std::thread::sleep(Duration::from_secs(600)),
+        // Slow to start. A file records when the start begins and when it ends.
+        "busy" | "busy-late-once" => {
+            note_start('+');
+            std::thread::sleep(Duration::from_millis(
+                std::env::var("ODD_DELAY_MS").map_or(300, |delay| delay.parse().unwrap()),
+            ));
         }
         "flood" => {
             std::thread::spawn(|| {
@@ -103,6 +99,15 @@ pub fn serve(kind: &str) -> ! {
     }
     // Its input has ended: a good server goes.
     std::process::exit(0);
+}
+
+/// Appends a line to the file of `ODD_BUSY`: `+NAME` when a start begins, `-NAME` when it ends.
+fn note_start(sign: char) {
+    let file = std::env::var("ODD_BUSY").unwrap();
+    let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
+    let name = std::env::var("ODD_NAME").unwrap_or_default();
+    // In one piece: others write at the same time.
+    file.write_all(format!("{sign}{name}\n").as_bytes()).unwrap();
 }
 
 fn crash() -> ! {
@@ -165,6 +170,9 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
         }
         "tools/list" => {
             *lists += 1;
+            if kind.starts_with("busy") && *lists == 1 {
+                note_start('-');
+            }
             let mut page = tools(kind, *lists);
             if kind == "endless-list" {
                 std::thread::sleep(Duration::from_millis(20));

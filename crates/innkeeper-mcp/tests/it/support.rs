@@ -113,13 +113,33 @@ pub fn no_arguments() -> Map<String, Value> {
 }
 
 /// Waits until something is so that nobody tells.
-pub async fn eventually(mut condition: impl FnMut() -> bool) {
+pub async fn eventually(condition: impl FnMut() -> bool) {
+    eventually_within(PATIENCE, condition).await;
+}
+
+/// The same for what takes longer than most.
+pub async fn eventually_within(time: Duration, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it happens");
+    tokio::time::timeout(time, waiting).await.expect("it happens");
+}
+
+/// The most servers that started at the same time, according to the file of `ODD_BUSY`.
+pub fn most_at_once(noted: &str, counts: impl Fn(&str) -> bool) -> usize {
+    let (mut at_once, mut most) = (0_usize, 0);
+    for line in noted.lines() {
+        let (sign, name) = line.split_at(1);
+        match sign {
+            _ if !counts(name) => {}
+            "+" => at_once += 1,
+            _ => at_once -= 1,
+        }
+        most = most.max(at_once);
+    }
+    most
 }
 
 /// Waits until a number does not grow any more, and hands it back.

@@ -10,6 +10,7 @@
 //!   its last name is never followed after that ([`open_regular`]). A file appears complete or not at all
 //!   ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
 //!   of any depth.
+//! - **Server-sent events** ([`event_stream`]) with a bound on each.
 //! - **Locks** ([`sync`]) that a panic does not poison.
 //! - **Texts** ([`text`]) shortened at a character boundary.
 //!
@@ -36,6 +37,7 @@
 
 #![warn(missing_docs)]
 
+pub mod event_stream;
 #[cfg(feature = "files")]
 mod files;
 #[cfg(feature = "processes")]

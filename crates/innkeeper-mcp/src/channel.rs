@@ -129,7 +129,7 @@ impl Server {
         };
         let params = params.map(|mut params| {
             params.shift_remove("channel");
-            Value::Object(params)
+            params
         });
         connection.notify(method, params).await
     }

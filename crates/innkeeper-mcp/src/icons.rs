@@ -3,7 +3,9 @@
 //! They stand in the state of every session that has the server, and every client gets them: so they are few
 //! and small, and clients are sent nowhere but to the web (F17).
 
-use rmcp::model::{Icon as Told, IconTheme};
+use serde_json::Value;
+
+use crate::paging::text;
 
 /// Most pictures of one server.
 const MOST_ICONS: usize = 4;
@@ -29,33 +31,28 @@ pub struct Icon {
     pub theme: Option<String>,
 }
 
-/// Those of a server's pictures that are passed on.
-pub(crate) fn read(told: &[Told]) -> Vec<Icon> {
+/// Returns the icons of a server that are passed on.
+pub(crate) fn read(icons: Option<&Value>) -> Vec<Icon> {
+    let icons = icons.and_then(Value::as_array).into_iter().flatten();
     let mut with_data = 0;
-    let fitting = told.iter().filter(|icon| may_be_shown(&icon.src));
-    let fitting = fitting.filter(|icon| {
-        with_data += usize::from(is_data(&icon.src));
-        with_data <= MOST_DATA || !is_data(&icon.src)
+    let fitting = icons.filter_map(|icon| {
+        let src = text(icon, "src").filter(|src| may_be_shown(src))?;
+        with_data += usize::from(is_data(&src));
+        let fits = with_data <= MOST_DATA || !is_data(&src);
+        fits.then(|| read_one(icon, src))
     });
-    let fitting = fitting.take(MOST_ICONS);
-    let icons = fitting.map(|icon| Icon {
-        src: icon.src.clone(),
-        content_type: icon.mime_type.clone().filter(|kind| is_image(kind)),
-        sizes: icon
-            .sizes
-            .iter()
-            .flatten()
-            .filter(|size| is_size(size))
-            .take(MOST_SIZES)
-            .cloned()
-            .collect(),
-        theme: icon.theme.as_ref().and_then(|theme| match theme {
-            IconTheme::Light => Some("light".to_owned()),
-            IconTheme::Dark => Some("dark".to_owned()),
-            _ => None,
-        }),
-    });
-    icons.collect()
+    fitting.take(MOST_ICONS).collect()
+}
+
+fn read_one(icon: &Value, src: String) -> Icon {
+    let sizes = icon.get("sizes").and_then(Value::as_array).into_iter().flatten();
+    let sizes = sizes.filter_map(Value::as_str).filter(|size| is_size(size));
+    Icon {
+        src,
+        content_type: text(icon, "mimeType").filter(|kind| is_image(kind)),
+        sizes: sizes.take(MOST_SIZES).map(str::to_owned).collect(),
+        theme: text(icon, "theme").filter(|theme| matches!(theme.as_str(), "light" | "dark")),
+    }
 }
 
 fn may_be_shown(src: &str) -> bool {
@@ -88,11 +85,14 @@ fn is_size(size: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn f17_pictures_of_servers_are_few_small_and_of_the_web() {
-        let mut told: Vec<Told> = [
+    fn f17_icons_of_servers_are_few_small_and_of_the_web() {
+        let icon = |src: &str| json!({ "src": src });
+        let mut icons: Vec<Value> = [
             "javascript:alert(1)",
             "file:///etc/passwd",
             "http://a.test/icon.png",
@@ -100,22 +100,20 @@ mod tests {
             "https://a.test/an icon",
             "",
         ]
-        .map(Told::new)
+        .map(icon)
         .into();
-        told.push(Told::new(format!(
-            "data:image/png;base64,{}",
-            "A".repeat(MOST_DATA_BYTES)
-        )));
-        told.push(Told::new(format!("https://a.test/{}", "a".repeat(MOST_ADDRESS_BYTES))));
-        assert_eq!(read(&told), []);
-        let small = Told::new("data:image/png;base64,AAAA");
-        assert_eq!(read(&vec![small; 9]).len(), MOST_DATA);
-        let mut good = Told::new("https://a.test/icon.png");
-        good.mime_type = Some("image/png".to_owned());
-        good.sizes = Some(["48x48", "any", "large", "9x"].map(str::to_owned).into());
-        good.theme = Some(IconTheme::Dark);
-        told.extend(std::iter::repeat_n(good, 9));
-        let shown = read(&told);
+        icons.push(icon(&format!("data:image/png;base64,{}", "A".repeat(MOST_DATA_BYTES))));
+        icons.push(icon(&format!("https://a.test/{}", "a".repeat(MOST_ADDRESS_BYTES))));
+        icons.push(json!(7));
+        assert_eq!(read(Some(&json!(icons))), []);
+        let small = icon("data:image/png;base64,AAAA");
+        assert_eq!(read(Some(&json!(vec![small; 9]))).len(), MOST_DATA);
+        let good = json!({
+            "src": "https://a.test/icon.png", "mimeType": "image/png", "sizes": ["48x48", "any", "large", "9x"],
+            "theme": "dark",
+        });
+        icons.extend(std::iter::repeat_n(good, 9));
+        let shown = read(Some(&json!(icons)));
         assert_eq!(shown.len(), MOST_ICONS);
         let expected = Icon {
             src: "https://a.test/icon.png".to_owned(),
@@ -124,5 +122,6 @@ mod tests {
             theme: Some("dark".to_owned()),
         };
         assert_eq!(shown.first(), Some(&expected));
+        assert_eq!(read(None), []);
     }
 }

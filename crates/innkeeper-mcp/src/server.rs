@@ -1,6 +1,7 @@
 //! One server: a handle for everybody, and one task that owns its life.
 //!
-//! `actor.rs` is that life: start, ready, crash, start again. `connect.rs` makes a connection,
+//! `actor.rs` is that life: start, ready, crash, start again. `connect.rs` makes a connection, `handshake.rs` has the
+//! server introduce itself,
 //! `connection.rs` sends one request over it, `request.rs` sees a request through sign-ins and
 //! questions, `peer.rs` is our side of it, `follow.rs` fetches lists that changed, and `presence.rs` notices
 //! when a server behind an address is gone.
@@ -10,6 +11,7 @@ mod calls;
 mod connect;
 mod connection;
 mod follow;
+mod handshake;
 mod levels;
 mod log;
 mod peer;

@@ -141,6 +141,7 @@ pub(crate) async fn list(connection: &Connection, limits: &Limits, time: Duratio
     // Of two with one name only the first can be called.
     let mut names = std::collections::HashSet::new();
     tools.retain(|tool| names.insert(tool.name.clone()));
+    connection.peer.note_tools(&mut tools);
     Ok(tools)
 }
 

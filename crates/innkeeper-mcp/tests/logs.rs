@@ -80,7 +80,7 @@ async fn auth12_no_token_and_no_secret_stands_in_the_log_and_no_server_fills_it(
     near.call(call("die", json!({}))).await.unwrap_err();
     near.stop().await;
     let text = log.take();
-    assert!(text.contains("rmcp"), "everything is logged: {text}");
+    assert!(text.contains("hyper_util"), "everything is logged: {text}");
     let leak = text.lines().find(|line| line.contains("s3cr3t"));
     assert_eq!(leak, None);
 

@@ -1,6 +1,5 @@
 //! Logs, which go to standard error and to clients that subscribe.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 
 use innkeeper_host::LogSink;
@@ -19,7 +18,7 @@ pub(crate) fn start(filter: &str) -> Result<(), Failure> {
 
 /// Starts logging, and sends records to clients through the sink, independently of the filter.
 pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(without_servers_words(filter)).map_err(|error| {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
         Failure::new(Kind::Usage, format!("`{filter}` is not a log filter ({error})"))
             .hint("write for instance --log debug or --log warn,innkeeper_host=trace")
     })?;
@@ -33,32 +32,4 @@ pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Fai
         None => lines.try_init(),
     };
     Ok(())
-}
-
-/// The MCP library logs text of servers unchanged, without limits and with line breaks: a server could forge log lines
-/// of the host (T15). The library is logged only if the filter names it; Innkeeper logs what matters itself.
-fn without_servers_words(filter: &str) -> Cow<'_, str> {
-    match filter.contains("rmcp") {
-        true => Cow::Borrowed(filter),
-        false if filter.is_empty() => Cow::Borrowed("rmcp=off"),
-        false => Cow::Owned(format!("{filter},rmcp=off")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn t15_the_mcp_library_is_logged_only_if_the_filter_names_it() {
-        for (filter, whole) in [
-            ("info", "info,rmcp=off"),
-            ("debug,innkeeper_host=trace", "debug,innkeeper_host=trace,rmcp=off"),
-            ("debug,rmcp=warn", "debug,rmcp=warn"),
-            ("", "rmcp=off"),
-        ] {
-            assert_eq!(without_servers_words(filter), whole);
-            assert!(EnvFilter::try_new(whole).is_ok());
-        }
-    }
 }

@@ -298,7 +298,7 @@ impl Actor {
                 let may_restart = self.late_starts < LATE_STARTS;
                 End::Failed { message, may_restart }
             }
-            ConnectFailure::Failed(message) | ConnectFailure::Refused(message) => End::Failed {
+            ConnectFailure::Failed(message) | ConnectFailure::Refused { message, .. } => End::Failed {
                 message,
                 may_restart: false,
             },

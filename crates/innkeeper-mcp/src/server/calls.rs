@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use innkeeper_std::sync::{Mutex, MutexGuard};
-use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::Notify;
 
 use crate::ask::AskSink;
@@ -54,8 +53,8 @@ pub(crate) struct Calls(Arc<Mutex<Vec<Entry>>>);
 
 #[derive(Debug)]
 struct Entry {
-    request: RequestId,
-    token: ProgressToken,
+    /// The id of the request, and the token of its progress reports.
+    request: i64,
     call: CallContext,
     alive: Arc<Notify>,
     /// How many of its questions are open.
@@ -64,28 +63,27 @@ struct Entry {
 
 impl Calls {
     /// Remembers a request until the guard is dropped.
-    pub(crate) fn add(&self, request: &RequestId, token: &ProgressToken, call: &CallContext) -> CallGuard {
+    pub(crate) fn add(&self, request: i64, call: &CallContext) -> CallGuard {
         let (alive, open) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         self.lock().push(Entry {
-            request: request.clone(),
-            token: token.clone(),
+            request,
             call: call.clone(),
             alive: alive.clone(),
             open: open.clone(),
         });
         CallGuard {
             calls: self.clone(),
-            request: request.clone(),
+            request,
             alive,
             open,
         }
     }
 
     /// A report of progress: it is handed on, and begins the time of the call anew.
-    pub(crate) fn progress(&self, token: &ProgressToken, progress: Progress) {
+    pub(crate) fn progress(&self, token: i64, progress: Progress) {
         let sink = {
             let entries = self.lock();
-            let Some(entry) = entries.iter().find(|entry| entry.token == *token) else {
+            let Some(entry) = entries.iter().find(|entry| entry.request == token) else {
                 return;
             };
             entry.alive.notify_one();
@@ -100,10 +98,10 @@ impl Calls {
     /// taken for the latest call's that can be asked, which is right whenever there is one such call at a
     /// time: requests of Apps cannot. While calls of several sessions are under way, nobody is asked: it
     /// could be somebody else's question (T16).
-    pub(crate) fn owner(&self, request: Option<&RequestId>) -> Result<Option<Owner>, OfSeveral> {
+    pub(crate) fn owner(&self, request: Option<i64>) -> Result<Option<Owner>, OfSeveral> {
         let entries = self.lock();
         let entry = match request {
-            Some(request) => entries.iter().find(|entry| entry.request == *request),
+            Some(request) => entries.iter().find(|entry| entry.request == request),
             None => {
                 let last = entries.last();
                 let session = last.map(|entry| &entry.call.session);
@@ -154,7 +152,7 @@ impl Drop for Owner {
 /// Forgets a request when it is dropped.
 pub(crate) struct CallGuard {
     calls: Calls,
-    request: RequestId,
+    request: i64,
     open: Arc<AtomicUsize>,
     /// Told when the server gave a sign of life.
     pub(crate) alive: Arc<Notify>,

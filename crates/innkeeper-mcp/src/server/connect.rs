@@ -3,33 +3,25 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::model::{ProtocolVersion, ServerPeerInfo};
-use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
-    RunningServiceCancellationToken,
-};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::ProcessSlot;
 use super::calls::Calls;
-use super::connection::{Connection, Failed, http_failure, why_ended};
+use super::connection::{Connection, Failed, why_ended};
 use super::follow::{follow, listen};
+use super::handshake::{ClientInfo, Handshake, HandshakeFailure, Patience, introduce};
 use super::peer::OurEnd;
 use super::presence::look_after;
 use super::{Far, Shared};
 use crate::config::{Limits, Stdio, Transport};
 use crate::error::Error;
-use crate::icons;
-use crate::state::ServerInfo;
+use crate::state::{List, ServerInfo};
 use crate::tools::{self, Tool};
 use crate::wire::{
-    Asked, Challenged, Discovery, Guarded, HttpFailure, Messages, Notices, Process, SseTransport, StdioTransport,
-    StreamableHttp,
+    Challenged, HttpFailure, InboundRequests, Inbox, Peer, Process, Received, RequestFailure, STATELESS_REVISION,
+    SseTransport, StdioTransport, StreamableHttp, Transport as Wire,
 };
 
 /// How long the output of a process is read after it has ended: what it left running keeps the pipe
@@ -38,12 +30,10 @@ const DRAIN_TIME: Duration = Duration::from_millis(300);
 /// The most that a server has to say whether it can be discovered, and which part of the time for its start.
 const DISCOVERY_TIME: Duration = Duration::from_secs(3);
 const DISCOVERY_PART: u32 = 3;
-/// How long rmcp may take to close a connection.
+/// How long the end of a connection may take.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 /// What a server answers to a method that it does not have.
 const NO_SUCH_METHOD: i64 = -32601;
-/// How many requests go over HTTP at once.
-const REQUESTS_AT_ONCE: usize = 64;
 /// One of each list, and some more that are told already.
 const CHANGES: usize = 8;
 
@@ -52,7 +42,6 @@ pub(super) struct Connected {
     pub(super) connection: Arc<Connection>,
     pub(super) tools: Arc<[Tool]>,
     pub(super) is_old: bool,
-    cancel: RunningServiceCancellationToken,
     served: JoinHandle<()>,
 }
 
@@ -60,16 +49,20 @@ impl Connected {
     /// Closes the connection.
     pub(super) async fn end(self) {
         self.connection.closed.cancel();
-        self.cancel.cancel();
-        let _ = tokio::time::timeout(CLOSE_TIME, self.served).await;
+        let peer = &self.connection.peer;
+        let ending = async { tokio::join!(self.served, peer.end_session()) };
+        let _ = tokio::time::timeout(CLOSE_TIME, ending).await;
     }
 }
 
 /// Why there is no connection.
 pub(super) enum ConnectFailure {
     SignInNeeded(Box<Challenged>),
-    /// It did not take the handshake.
-    Refused(String),
+    /// It did not take the handshake. `was_late` says that it may be a newer server that is slow to be discovered.
+    Refused {
+        message: String,
+        was_late: bool,
+    },
     /// It may work another time.
     Crashed(String),
     /// It has not answered yet: on a machine with much to do, it may be in time another time.
@@ -78,8 +71,6 @@ pub(super) enum ConnectFailure {
     Failed(String),
 }
 
-type Running = RunningService<RoleClient, OurEnd>;
-
 /// Starts a server and waits until it has introduced itself and told its tools.
 pub(super) async fn connect(
     shared: &Arc<Shared>,
@@ -87,98 +78,58 @@ pub(super) async fn connect(
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
     let start_time = shared.config.limits.start_time;
-    let unhurried = || Discovery::within(start_time, start_time);
     if is_old {
-        return connect_once(shared, Handshake::Older, slot, &unhurried()).await;
+        return connect_once(shared, Handshake::Older, slot).await;
     }
-    let discovery = Discovery::within(
-        DISCOVERY_TIME.min(start_time / DISCOVERY_PART),
-        start_time / DISCOVERY_PART,
-    );
-    match connect_once(shared, Handshake::Either, slot, &discovery).await {
-        // It was not waited for, and does not take the older one.
-        Err(ConnectFailure::Refused(_)) if discovery.was_given_up() => {
-            connect_once(shared, Handshake::Newer, slot, &unhurried()).await
-        }
-        // Older servers do not always say that they are: some answer whatever they do not know.
-        Err(ConnectFailure::Refused(_)) => connect_once(shared, Handshake::Older, slot, &discovery).await,
+    let patience = Patience {
+        first: DISCOVERY_TIME.min(start_time / DISCOVERY_PART),
+        late: start_time / DISCOVERY_PART,
+    };
+    match connect_once(shared, Handshake::Either(patience), slot).await {
+        // Discovery was not answered in time, and the server does not take the older handshake.
+        Err(ConnectFailure::Refused { was_late: true, .. }) => connect_once(shared, Handshake::Newer, slot).await,
+        // A server that is confused by discovery gets the older handshake alone.
+        Err(ConnectFailure::Refused { .. }) => connect_once(shared, Handshake::Older, slot).await,
         connected => connected,
     }
 }
 
-/// How a server is asked to introduce itself: those since 2026-07-28 are discovered, older ones initialized. Which one
-/// it is, is found out once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handshake {
-    Either,
-    Older,
-    Newer,
-}
-
-impl Handshake {
-    fn lifecycle(self) -> ClientLifecycleMode {
-        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-        match self {
-            Self::Older => ClientLifecycleMode::Initialize,
-            Self::Newer => ClientLifecycleMode::Discover { preferred_versions },
-            Self::Either => ClientLifecycleMode::Auto {
-                preferred_versions,
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
-        }
-    }
+/// A connection with a server that has introduced itself.
+struct Opened {
+    peer: Arc<Peer>,
+    our_end: OurEnd,
+    info: ServerInfo,
+    served: JoinHandle<()>,
 }
 
 async fn connect_once(
     shared: &Arc<Shared>,
     handshake: Handshake,
     slot: &ProcessSlot,
-    discovery: &Arc<Discovery>,
 ) -> Result<Connected, ConnectFailure> {
     if let Some(permit) = &shared.surroundings.permit {
         permit.check().await.map_err(ConnectFailure::Failed)?;
     }
     let limits = &shared.config.limits;
-    let closed = CancellationToken::new();
     let (changes, changed) = mpsc::channel(CHANGES);
-    let our_end = OurEnd {
-        offer: shared.surroundings.offer,
-        asker: shared.asker.clone(),
-        calls: Calls::default(),
-        events: shared.events.clone(),
-        changes,
-        log: shared.log(),
-        asked: Arc::new(Asked::default()),
-        closed: closed.clone(),
-    };
-    let introducing = introduce(shared, our_end.clone(), handshake, slot, discovery);
-    let introduced = tokio::time::timeout(limits.start_time, introducing).await;
+    let opened = tokio::time::timeout(limits.start_time, open(shared, handshake, slot, &changes)).await;
     let process = slot.lock().clone();
-    let running = match introduced {
-        Ok(running) => running?,
-        Err(_) => {
-            closed.cancel();
-            return Err(ConnectFailure::Late(never_answered(shared, process.as_deref())));
-        }
+    let Ok(opened) = opened else {
+        return Err(ConnectFailure::Late(never_answered(shared, process.as_deref())));
     };
-    our_end.asked.begin();
-    let peer = running.peer().clone();
-    let (info, is_old) = read_info(peer.peer_info().as_deref());
-    let cancel = running.cancellation_token();
-    let served = tokio::spawn({
-        let closed = closed.clone();
-        async move {
-            // However it ends, the connection has ended.
-            let _ = running.waiting().await;
-            closed.cancel();
-        }
-    });
+    let Opened {
+        peer,
+        our_end,
+        info,
+        served,
+    } = opened?;
+    let is_old = info.protocol_version.as_str() < STATELESS_REVISION;
     let far = shared.remote.as_ref();
     let connection = Arc::new(Connection {
         server: shared.config.name.clone(),
         info,
         peer,
-        closed,
+        closed: our_end.closed.clone(),
         calls: our_end.calls.clone(),
         process,
         scrubber: shared.scrubber.clone(),
@@ -187,19 +138,7 @@ async fn connect_once(
     });
     // Whoever gives up waiting here closes what was opened.
     let unfinished = connection.closed.clone().drop_guard();
-    let tools = match tools::list(&connection, limits, limits.start_time).await {
-        Ok(tools) => tools,
-        Err(Failed::Challenged(challenged)) => return Err(ConnectFailure::SignInNeeded(challenged)),
-        Err(Failed::Final(error)) if connection.closed.is_cancelled() => {
-            return Err(ConnectFailure::Crashed(error.to_string()));
-        }
-        // It has none, whatever it said.
-        Err(Failed::Final(Error::Refused {
-            code: NO_SUCH_METHOD, ..
-        })) => Vec::new(),
-        // Without its tools it would be ready for nothing, and nobody would know.
-        Err(Failed::Final(error)) => return Err(ConnectFailure::Crashed(without_tools(limits, &error))),
-    };
+    let tools = list_tools(&connection, limits).await?;
     unfinished.disarm();
     if !is_old {
         tokio::spawn(listen(connection.clone(), our_end.clone()));
@@ -212,86 +151,121 @@ async fn connect_once(
         connection,
         tools: tools.into(),
         is_old,
-        cancel,
         served,
     })
 }
 
-async fn introduce(
+async fn list_tools(connection: &Connection, limits: &Limits) -> Result<Vec<Tool>, ConnectFailure> {
+    match tools::list(connection, limits, limits.start_time).await {
+        Ok(tools) => Ok(tools),
+        Err(Failed::Challenged(challenged)) => Err(ConnectFailure::SignInNeeded(challenged)),
+        Err(Failed::Final(error)) if connection.closed.is_cancelled() => {
+            Err(ConnectFailure::Crashed(error.to_string()))
+        }
+        // It has none, whatever it said.
+        Err(Failed::Final(Error::Refused {
+            code: NO_SUCH_METHOD, ..
+        })) => Ok(Vec::new()),
+        // Without its tools it would be ready for nothing, and nobody would know.
+        Err(Failed::Final(error)) => Err(ConnectFailure::Crashed(without_tools(limits, &error))),
+    }
+}
+
+/// Opens a connection and has the server introduce itself.
+async fn open(
     shared: &Shared,
-    our_end: OurEnd,
     handshake: Handshake,
     slot: &ProcessSlot,
-    discovery: &Arc<Discovery>,
-) -> Result<Running, ConnectFailure> {
-    let (asked, closed) = (our_end.asked.clone(), our_end.closed.clone());
-    let noticing = our_end.clone();
-    let credentials = shared.remote.as_ref().map(|far| far.credentials.clone());
-    let notices = Notices::new(move |notification| noticing.notice(notification));
-    let messages = Messages::new(notices, asked.clone(), credentials);
+    changes: &mpsc::Sender<List>,
+) -> Result<Opened, ConnectFailure> {
     match (&shared.config.transport, &shared.remote) {
         (Transport::Stdio(stdio), _) => {
-            let (transport, process) = start_process(shared, stdio, slot, messages, closed)?;
-            let transport = Guarded::new(transport, asked, discovery.clone());
-            let running = our_end.serve_with_lifecycle(transport, handshake.lifecycle()).await;
-            match running {
-                Ok(running) => Ok(running),
-                Err(error) => Err(explain_process(shared, &process, &error).await),
+            let (our_end, inbox, receiver) = our_end(shared, changes);
+            let (transport, process) = start_process(shared, stdio, slot, inbox, our_end.closed.clone())?;
+            match begin(Wire::Stdio(transport), our_end, receiver, handshake).await {
+                Ok(opened) => Ok(opened),
+                Err(failure) => Err(explain_process(shared, &process, failure).await),
             }
         }
         (Transport::Http(_), Some(far)) => {
-            let mut config = StreamableHttpClientTransportConfig::with_uri(far.url.as_str())
-                .max_concurrent_requests(REQUESTS_AT_ONCE)
-                .reinit_on_expired_session(true);
-            config.allow_stateless = true;
-            config.max_sse_event_size = shared.config.limits.message_bytes;
-            let client = StreamableHttp::new(far.client.clone(), messages.clone(), discovery.clone());
-            let transport = StreamableHttpClientTransport::with_client(client, config);
-            let transport = Guarded::new(transport, asked, discovery.clone());
-            let served = our_end.clone();
-            match served.serve_with_lifecycle(transport, handshake.lifecycle()).await {
-                Ok(running) => Ok(running),
-                Err(error) if may_be_older(&error) => match introduce_sse(far, our_end, messages, discovery).await {
-                    Ok(running) => Ok(running),
-                    Err(_) => Err(explain_http(far, &error)),
+            let (our_end, inbox, receiver) = our_end(shared, changes);
+            let transport = StreamableHttp::new(far.client.clone(), far.url.clone(), inbox, &our_end.closed);
+            match begin(Wire::Http(transport), our_end, receiver, handshake).await {
+                Ok(opened) => Ok(opened),
+                Err(failure) if may_be_older(&failure) => match open_sse(shared, far, changes).await {
+                    Ok(opened) => Ok(opened),
+                    Err(_) => Err(explain_http(far, failure)),
                 },
-                Err(error) => Err(explain_http(far, &error)),
+                Err(failure) => Err(explain_http(far, failure)),
             }
         }
-        (Transport::Sse(_), Some(far)) => introduce_sse(far, our_end, messages, discovery).await,
+        (Transport::Sse(_), Some(far)) => open_sse(shared, far, changes).await,
         (Transport::Http(_) | Transport::Sse(_), None) => Err(ConnectFailure::Failed("it has no address".to_owned())),
     }
 }
 
-async fn introduce_sse(
-    far: &Far,
-    our_end: OurEnd,
-    messages: Messages,
-    discovery: &Arc<Discovery>,
-) -> Result<Running, ConnectFailure> {
-    let (asked, closed) = (our_end.asked.clone(), our_end.closed.clone());
-    let transport = SseTransport::open(far.client.clone(), &far.url, messages, closed).await;
+async fn open_sse(shared: &Shared, far: &Far, changes: &mpsc::Sender<List>) -> Result<Opened, ConnectFailure> {
+    let (our_end, inbox, receiver) = our_end(shared, changes);
+    let unfinished = our_end.closed.clone().drop_guard();
+    let transport = SseTransport::open(far.client.clone(), &far.url, inbox, our_end.closed.clone()).await;
     let transport = transport.map_err(|failure| explain_failure(far, &failure))?;
-    let transport = Guarded::new(transport, asked, discovery.clone());
-    // That transport is older than any discovery.
-    let running = our_end
-        .serve_with_lifecycle(transport, Handshake::Older.lifecycle())
-        .await;
-    running.map_err(|error| explain_http(far, &error))
+    unfinished.disarm();
+    // That transport is older than discovery.
+    let opened = begin(Wire::Sse(transport), our_end, receiver, Handshake::Older).await;
+    opened.map_err(|failure| explain_http(far, failure))
+}
+
+/// The client's end of a connection that is about to be opened, and the way messages of the server take to it.
+fn our_end(shared: &Shared, changes: &mpsc::Sender<List>) -> (OurEnd, Inbox, mpsc::Receiver<Received>) {
+    let requests = Arc::new(InboundRequests::default());
+    let credentials = shared.remote.as_ref().map(|far| far.credentials.clone());
+    let (inbox, receiver) = Inbox::new(requests.clone(), credentials);
+    let our_end = OurEnd {
+        offer: shared.surroundings.offer,
+        asker: shared.asker.clone(),
+        calls: Calls::default(),
+        events: shared.events.clone(),
+        changes: changes.clone(),
+        log: shared.log(),
+        requests,
+        acknowledged: watch::Sender::default(),
+        closed: CancellationToken::new(),
+    };
+    (our_end, inbox, receiver)
+}
+
+async fn begin(
+    transport: Wire,
+    our_end: OurEnd,
+    receiver: mpsc::Receiver<Received>,
+    handshake: Handshake,
+) -> Result<Opened, HandshakeFailure> {
+    // Whoever gives up waiting here closes what was opened.
+    let unfinished = our_end.closed.clone().drop_guard();
+    let peer = Peer::new(transport);
+    let served = tokio::spawn(our_end.clone().serve(peer.clone(), receiver));
+    let client = ClientInfo {
+        capabilities: our_end.capabilities(),
+    };
+    let info = introduce(&peer, &client, handshake).await?;
+    unfinished.disarm();
+    Ok(Opened {
+        peer,
+        our_end,
+        info,
+        served,
+    })
 }
 
 /// Whether a server at an address may be one that speaks only the HTTP with events of 2024-11-05: what it answers
 /// then, MCP says.
-fn may_be_older(error: &ClientInitializeError) -> bool {
-    let ClientInitializeError::TransportError { error, .. } = innermost(error) else {
-        return false;
-    };
+fn may_be_older(failure: &HandshakeFailure) -> bool {
     matches!(
-        http_failure(error),
-        Some(HttpFailure::Status {
+        failure,
+        HandshakeFailure::Failed(RequestFailure::Http(HttpFailure::Status {
             status: 400 | 404 | 405,
             ..
-        })
+        }))
     )
 }
 
@@ -299,7 +273,7 @@ fn start_process(
     shared: &Shared,
     stdio: &Stdio,
     slot: &ProcessSlot,
-    messages: Messages,
+    inbox: Inbox,
     closed: CancellationToken,
 ) -> Result<(StdioTransport, Arc<Process>), ConnectFailure> {
     let limits = &shared.config.limits;
@@ -310,7 +284,7 @@ fn start_process(
     })?;
     let process = Arc::new(process);
     *slot.lock() = Some(process.clone());
-    let transport = StdioTransport::new(pipes, process.tail(), limits.message_bytes, messages, closed.clone());
+    let transport = StdioTransport::new(pipes, process.tail(), limits.message_bytes, inbox, closed.clone());
     tokio::spawn({
         let process = process.clone();
         async move {
@@ -324,43 +298,23 @@ fn start_process(
     Ok((transport, process))
 }
 
-fn read_info(info: Option<&ServerPeerInfo>) -> (ServerInfo, bool) {
-    let Some(info) = info else {
-        return (ServerInfo::default(), true);
-    };
-    let server = info.server_info.as_ref();
-    let read = ServerInfo {
-        name: server.map(|server| server.name.clone()),
-        title: server.and_then(|server| server.title.clone()),
-        version: server.map(|server| server.version.clone()),
-        instructions: info.instructions.clone(),
-        protocol_version: info.protocol_version.to_string(),
-        capabilities: serde_json::to_value(&info.capabilities).unwrap_or(Value::Null),
-        icons: icons::read(server.and_then(|server| server.icons.as_deref()).unwrap_or_default()),
-    };
-    (read, info.protocol_version.has_initialize())
-}
-
-async fn explain_process(shared: &Shared, process: &Process, error: &ClientInitializeError) -> ConnectFailure {
-    match innermost(error) {
-        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
+async fn explain_process(shared: &Shared, process: &Process, failure: HandshakeFailure) -> ConnectFailure {
+    match failure {
+        HandshakeFailure::Failed(_) => {
             let why = why_ended(process, &shared.scrubber).await;
             ConnectFailure::Crashed(format!("the server ended while it started: {why}"))
         }
-        other => ConnectFailure::Refused(refused(other)),
+        HandshakeFailure::Refused { message, was_late } => ConnectFailure::Refused { message, was_late },
     }
 }
 
-fn explain_http(far: &Far, error: &ClientInitializeError) -> ConnectFailure {
-    match innermost(error) {
-        ClientInitializeError::TransportError { error, .. } => match http_failure(error) {
-            Some(failure) => explain_failure(far, failure),
-            None => ConnectFailure::Crashed(format!("the server cannot be reached: {}", error.error)),
-        },
-        ClientInitializeError::ConnectionClosed(_) => {
+fn explain_http(far: &Far, failure: HandshakeFailure) -> ConnectFailure {
+    match failure {
+        HandshakeFailure::Failed(RequestFailure::Http(failure)) => explain_failure(far, &failure),
+        HandshakeFailure::Failed(_) => {
             ConnectFailure::Crashed("the connection to the server broke while it was made".to_owned())
         }
-        other => ConnectFailure::Refused(refused(other)),
+        HandshakeFailure::Refused { message, was_late } => ConnectFailure::Refused { message, was_late },
     }
 }
 
@@ -384,28 +338,6 @@ pub(super) fn not_reached(far: &Far, failure: &HttpFailure) -> String {
     tracing::info!(address, %failure, "an MCP server cannot be reached");
     let host = crate::secret::scheme_and_host(far.url.as_str());
     format!("the server at {host} cannot be reached: {failure}")
-}
-
-/// What the older handshake says counts, when both were tried.
-fn innermost(error: &ClientInitializeError) -> &ClientInitializeError {
-    match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => innermost(fallback),
-        other => other,
-    }
-}
-
-fn refused(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::JsonRpcError(error) => format!("the server refused to start: {}", error.message),
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
-            format!(
-                "the server speaks only versions of MCP that are not known here: {}",
-                versions.join(", ")
-            )
-        }
-        _ => "the server did not introduce itself as MCP says".to_owned(),
-    }
 }
 
 /// For people: a server that says that it has tools does not say which.

@@ -3,12 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::model::{
-    ClientNotification, ClientRequest, CustomNotification, CustomRequest, MetaObject, RequestMetaObject,
-};
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use rmcp::transport::DynamicTransportError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -19,7 +13,7 @@ use super::calls::{CallContext, CallGuard, Calls};
 use crate::error::Error;
 use crate::secret::Scrubber;
 use crate::state::ServerInfo;
-use crate::wire::{self, Challenged, ExactArguments, HttpFailure, NOT_UNDERSTOOD, Process, TOO_LARGE};
+use crate::wire::{Challenged, HttpFailure, InFlight, NOT_UNDERSTOOD, Peer, Process, RequestFailure, TOO_LARGE};
 
 /// How long an answer that was under way is awaited after the connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -31,7 +25,7 @@ const SHOWN_STDERR: usize = 2 << 10;
 pub(crate) struct Connection {
     pub(crate) server: String,
     pub(crate) info: ServerInfo,
-    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) peer: Arc<Peer>,
     /// Cancelled when it has ended, and to end it.
     pub(crate) closed: CancellationToken,
     pub(crate) calls: Calls,
@@ -78,44 +72,23 @@ impl From<Error> for Failed {
 impl Connection {
     /// Sends a request and waits for the text of its result.
     pub(crate) async fn request(&self, request: &Request) -> Result<String, Failed> {
-        let mut params = request.params.clone();
-        let mut options = PeerRequestOptions::no_options();
-        if let Some(Value::Object(meta)) = params.shift_remove("_meta") {
-            options = options.with_meta(RequestMetaObject(MetaObject(meta)));
-        }
-        let mut custom = CustomRequest::new(request.method.clone(), Some(Value::Object(params)));
-        if let Some(exact) = &request.exact_arguments {
-            custom.extensions.insert(ExactArguments(Arc::clone(exact)));
-        }
-        let sending = self
+        let exact_arguments = request.exact_arguments.as_deref();
+        let sent = self
             .peer
-            .send_request_with_option(ClientRequest::CustomRequest(custom), options);
-        let handle = tokio::select! {
-            biased;
-            () = request.cancel.cancelled() => return Err(Error::Cancelled.into()),
-            handle = sending => handle,
-            () = self.closed.cancelled() => return Err(self.ended().await.into()),
-        };
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(error) => return Err(self.explain(error).await),
-        };
-        self.wait(Sent(Some(handle)), request).await
+            .request(&request.method, request.params.clone(), exact_arguments);
+        self.wait(sent, request).await
     }
 
-    async fn wait(&self, mut sent: Sent, request: &Request) -> Result<String, Failed> {
-        let Some(handle) = &mut sent.0 else {
-            return Err(Error::Cancelled.into());
-        };
+    async fn wait(&self, mut sent: InFlight, request: &Request) -> Result<String, Failed> {
         let call = request.call.as_ref();
-        let guard = call.map(|call| self.calls.add(&handle.id, &handle.progress_token, call));
+        let guard = call.map(|call| self.calls.add(sent.id(), call));
         let alive = guard.as_ref().map(|guard| guard.alive.clone()).unwrap_or_default();
         let end = Instant::now() + request.time_max;
         let mut idle_end = Instant::now() + request.time;
         let answer = loop {
             tokio::select! {
                 biased;
-                answer = &mut handle.rx => break answer.ok(),
+                answer = sent.answer() => break answer,
                 () = request.cancel.cancelled() => {
                     sent.cancel("cancelled");
                     return Err(Error::Cancelled.into());
@@ -134,36 +107,25 @@ impl Connection {
                 }
                 () = self.closed.cancelled() => {
                     // An answer may have come just before the end.
-                    let last = tokio::time::timeout(LAST_WORDS, &mut handle.rx).await;
-                    break last.ok().and_then(Result::ok);
+                    let last = tokio::time::timeout(LAST_WORDS, sent.answer()).await;
+                    break last.unwrap_or(Err(RequestFailure::Closed));
                 }
             }
         };
-        sent.0 = None;
         match answer {
-            Some(Ok(result)) => wire::unwrap(result).map_err(|error| {
-                Failed::Final(Error::NotUnderstood {
-                    server: self.server.clone(),
-                    why: error.to_string(),
-                })
-            }),
-            Some(Err(error)) => Err(self.explain(error).await),
-            None => Err(self.ended().await.into()),
+            Ok(result) => Ok(result),
+            Err(failure) => Err(self.explain(failure).await),
         }
     }
 
-    /// Sends a notification; nobody waits for it to arrive.
-    pub(crate) async fn notify(&self, method: &str, params: Option<Value>) -> Result<(), Error> {
-        let notification = CustomNotification::new(method, params);
-        let sending = self
-            .peer
-            .send_notification(ClientNotification::CustomNotification(notification));
-        match sending.await {
-            Ok(()) => Ok(()),
-            Err(error) => match self.explain(error).await {
-                Failed::Final(error) => Err(error),
-                Failed::Challenged(_) => Err(self.unreachable("signing in is needed")),
-            },
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, method: &str, params: Option<Map<String, Value>>) -> Result<(), Error> {
+        let Err(failure) = self.peer.notify(method, params.as_ref()).await else {
+            return Ok(());
+        };
+        match self.explain(failure).await {
+            Failed::Final(error) => Err(error),
+            Failed::Challenged(_) => Err(self.unreachable("signing in is needed")),
         }
     }
 
@@ -190,41 +152,32 @@ impl Connection {
         }
     }
 
-    async fn explain(&self, error: ServiceError) -> Failed {
-        match error {
-            ServiceError::McpError(error) if error.code.0 == TOO_LARGE => Failed::Final(self.too_large()),
-            ServiceError::McpError(error) if error.code.0 == NOT_UNDERSTOOD => Failed::Final(Error::NotUnderstood {
+    async fn explain(&self, failure: RequestFailure) -> Failed {
+        match failure {
+            RequestFailure::Refused(error) if error.code == TOO_LARGE => Failed::Final(self.too_large()),
+            RequestFailure::Refused(error) if error.code == NOT_UNDERSTOOD => Failed::Final(Error::NotUnderstood {
                 server: self.server.clone(),
                 why: self.scrubber.scrub(&error.message),
             }),
-            ServiceError::McpError(error) => Failed::Final(Error::Refused {
+            RequestFailure::Refused(error) => Failed::Final(Error::Refused {
                 server: self.server.clone(),
-                code: error.code.0.into(),
+                code: error.code,
                 message: self.scrubber.scrub(&error.message),
                 data: error.data,
             }),
-            ServiceError::TransportSend(error) => match http_failure(&error) {
-                Some(HttpFailure::Challenged(challenged)) => Failed::Challenged(challenged.clone()),
-                Some(HttpFailure::TooLarge) => Failed::Final(self.too_large()),
-                Some(failure) => {
-                    if matches!(failure, HttpFailure::Connection(_)) {
-                        self.doubts.notify_one();
-                    }
-                    Failed::Final(self.unreachable(&failure.to_string()))
+            RequestFailure::Http(HttpFailure::Challenged(challenged)) => Failed::Challenged(challenged),
+            RequestFailure::Http(HttpFailure::TooLarge) => Failed::Final(self.too_large()),
+            RequestFailure::Http(failure) => {
+                if matches!(failure, HttpFailure::Connection(_)) {
+                    self.doubts.notify_one();
                 }
-                None if self.process.is_some() => Failed::Final(self.ended().await),
-                None => Failed::Final(self.unreachable(&error.error.to_string())),
-            },
-            ServiceError::Cancelled { .. } => Failed::Final(Error::Cancelled),
-            ServiceError::TransportClosed if !self.closed.is_cancelled() && self.process.is_none() => {
+                Failed::Final(self.unreachable(&failure.to_string()))
+            }
+            RequestFailure::BrokenOff => {
                 self.doubts.notify_one();
                 Failed::Final(self.unreachable("its answer broke off"))
             }
-            ServiceError::TransportClosed => Failed::Final(self.ended().await),
-            other => Failed::Final(Error::NotUnderstood {
-                server: self.server.clone(),
-                why: self.scrubber.scrub(&other.to_string()),
-            }),
+            RequestFailure::Closed => Failed::Final(self.ended().await),
         }
     }
 
@@ -232,36 +185,6 @@ impl Connection {
         Error::TooLarge {
             server: self.server.clone(),
         }
-    }
-}
-
-/// A request that was sent. Dropped before its answer, the server is told to stop.
-struct Sent(Option<RequestHandle<RoleClient>>);
-
-impl Sent {
-    fn cancel(&mut self, why: &str) {
-        if let Some(handle) = self.0.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let why = why.to_owned();
-            runtime.spawn(async move { handle.cancel(Some(why)).await });
-        }
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        self.cancel("nobody waits for it");
-    }
-}
-
-/// The failure of HTTP in an error of a transport, if there is one.
-pub(crate) fn http_failure(error: &DynamicTransportError) -> Option<&HttpFailure> {
-    let error = error.error.as_ref();
-    match error.downcast_ref::<StreamableHttpError<HttpFailure>>() {
-        Some(StreamableHttpError::Client(failure)) => Some(failure),
-        Some(_) => None,
-        None => error.downcast_ref::<HttpFailure>(),
     }
 }
 

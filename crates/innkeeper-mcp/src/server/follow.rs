@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::SubscriptionFilter;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
@@ -70,42 +70,41 @@ async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
 
 /// Since 2026-07-28 servers tell changes only to those who listen.
 pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
-    let info = &connection.info;
-    let mut filter = SubscriptionFilter::builder();
-    if info.tells_changes("tools") {
-        filter = filter.tools_list_changed();
-    }
-    if info.tells_changes("resources") {
-        filter = filter.resources_list_changed();
-    }
-    if info.tells_changes("prompts") {
-        filter = filter.prompts_list_changed();
-    }
-    let filter = filter.build();
-    if filter == SubscriptionFilter::default() {
+    let lists = ["tools", "resources", "prompts"].into_iter();
+    let told = lists.filter(|list| connection.info.tells_changes(list));
+    let filter: Map<String, Value> = told.map(|list| (format!("{list}ListChanged"), true.into())).collect();
+    if filter.is_empty() {
         return;
     }
+    let params = Map::from_iter([("notifications".to_owned(), Value::Object(filter))]);
     let listening = async {
         let mut pause = FIRST_PAUSE;
         let mut heard = false;
         loop {
-            match connection.peer.listen(filter.clone()).await {
-                Ok(mut subscription) => {
+            let mut acknowledged = our_end.acknowledged.subscribe();
+            let mut listening = connection.peer.request("subscriptions/listen", params.clone(), None);
+            let id = listening.id();
+            let is_heard = tokio::select! {
+                _ = acknowledged.wait_for(|acknowledged| *acknowledged == Some(id)) => true,
+                _ = listening.answer() => false,
+            };
+            match is_heard {
+                true => {
                     if heard {
                         // What changed while nobody listened.
                         our_end.all_changed();
                     }
                     heard = true;
                     let since = Instant::now();
-                    // What it tells is taken before rmcp sees it; it ends with this.
-                    while let Ok(Some(_)) = subscription.next().await {}
+                    // The changes come as notifications. The answer ends the stream.
+                    let _ = listening.answer().await;
                     if since.elapsed() > pause {
                         pause = FIRST_PAUSE;
                     }
                 }
-                // One that says that it tells, and then does not, is not asked again.
-                Err(_) if !heard => return,
-                Err(_) => {}
+                // A server that says that it tells changes, and then does not, is not asked again.
+                false if !heard => return,
+                false => {}
             }
             // Streams end for many reasons; one is that the server is gone (F3).
             connection.doubts.notify_one();

@@ -4,13 +4,8 @@
 use std::sync::Arc;
 
 use innkeeper_std::text::truncate;
-use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
-    ProtocolVersion, ServerNotification, ServerRequest,
-};
-use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient, Service};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, OfSeveral, Progress};
@@ -18,14 +13,17 @@ use super::log::HostLog;
 use crate::ask::{Asker, NoAnswer};
 use crate::paging::text;
 use crate::state::{Event, EventSender, List, LogMessage};
-use crate::wire::{Asked, QUESTION};
+use crate::wire::{InboundRequests, Message, Peer, Received, RequestId, RpcError};
 
 /// The longest log message that is handed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
 /// The most that is said of the name of a method.
 const MOST_METHOD_BYTES: usize = 100;
 /// What people, or the host, declined; there is no better code for it.
-const DECLINED: i32 = -1;
+const DECLINED: i64 = -1;
+const INVALID_PARAMS: i64 = -32602;
+const METHOD_NOT_FOUND: i64 = -32601;
+const INTERNAL_ERROR: i64 = -32603;
 
 /// What a server is told when it cannot be known whom it asks.
 const OF_SEVERAL: &str = "the request was declined: calls of several sessions are under way, and it does not say \
@@ -52,42 +50,93 @@ pub(crate) struct OurEnd {
     /// Lists that changed, for whoever fetches them.
     pub(crate) changes: mpsc::Sender<List>,
     pub(crate) log: HostLog,
-    /// What the server asks.
-    pub(crate) asked: Arc<Asked>,
+    /// The open requests of the server.
+    pub(crate) requests: Arc<InboundRequests>,
+    /// The subscription that the server acknowledged last.
+    pub(crate) acknowledged: watch::Sender<Option<i64>>,
     /// Cancelled when the connection has ended.
     pub(crate) closed: CancellationToken,
 }
 
 impl OurEnd {
-    /// Hands a notification to whom it belongs.
-    pub(crate) fn notice(&self, notification: ServerNotification) {
-        match notification {
-            ServerNotification::ProgressNotification(progress) => {
-                let params = progress.params;
-                let report = Progress {
-                    progress: params.progress,
-                    total: params.total,
-                    message: params.message,
-                };
-                self.calls.progress(&params.progress_token, report);
+    /// Routes the messages of a server until the connection ends.
+    pub(crate) async fn serve(self, peer: Arc<Peer>, mut inbox: mpsc::Receiver<Received>) {
+        loop {
+            tokio::select! {
+                biased;
+                received = inbox.recv() => match received {
+                    Some(received) => self.route(&peer, received),
+                    None => break,
+                },
+                () = self.closed.cancelled() => break,
             }
-            ServerNotification::LoggingMessageNotification(log) => {
-                self.log(serde_json::to_value(&log.params).unwrap_or_default());
+        }
+        // An answer may have come just before the end.
+        inbox.close();
+        while let Ok(received) = inbox.try_recv() {
+            self.route(&peer, received);
+        }
+        peer.closed();
+    }
+
+    fn route(&self, peer: &Arc<Peer>, received: Received) {
+        match received.message {
+            Message::Answer { id, answer } => peer.answered(id.and_then(|id| id.number()), answer),
+            Message::Notification { method, params } => self.notice(&method, params),
+            Message::Request { id, method, params } => {
+                let (our_end, peer) = (self.clone(), Arc::clone(peer));
+                // Bounded by the room for open requests.
+                tokio::spawn(async move {
+                    let answer = our_end.answer(&peer, &id, &method, &params, received.origin).await;
+                    // Of several requests with one id, one is answered; a cancelled one is not.
+                    let open = our_end.requests.answered(&id);
+                    if open.as_ref().is_some_and(|open| !open.is_cancelled()) {
+                        peer.respond(&id, &answer).await;
+                    }
+                });
             }
-            ServerNotification::ToolListChangedNotification(_) => self.changed(List::Tools),
-            ServerNotification::ResourceListChangedNotification(_) => self.changed(List::Resources),
-            ServerNotification::PromptListChangedNotification(_) => self.changed(List::Prompts),
-            ServerNotification::ResourceUpdatedNotification(updated) => {
-                let uri = updated.params.uri;
-                self.events.send(Event::ResourceUpdated { uri });
+        }
+    }
+
+    fn notice(&self, method: &str, params: Value) {
+        match method {
+            "notifications/progress" => {
+                let number = |field: &str| params.get(field).and_then(Value::as_f64);
+                let token = id(&params, "progressToken").and_then(|token| token.number());
+                if let Some((token, progress)) = token.zip(number("progress")) {
+                    let report = Progress {
+                        progress,
+                        total: number("total"),
+                        message: text(&params, "message"),
+                    };
+                    self.calls.progress(token, report);
+                }
             }
-            ServerNotification::CustomNotification(custom) if custom.method == "notifications/elicitation/complete" => {
-                let id = custom.params.as_ref().and_then(|params| text(params, "elicitationId"));
-                if let Some(id) = id {
+            "notifications/message" => self.log(params),
+            "notifications/tools/list_changed" => self.changed(List::Tools),
+            "notifications/resources/list_changed" => self.changed(List::Resources),
+            "notifications/prompts/list_changed" => self.changed(List::Prompts),
+            "notifications/resources/updated" => {
+                if let Some(uri) = text(&params, "uri") {
+                    self.events.send(Event::ResourceUpdated { uri });
+                }
+            }
+            "notifications/elicitation/complete" => {
+                if let Some(id) = text(&params, "elicitationId") {
                     self.events.send(Event::VisitEnded { id });
                 }
             }
-            // Cancellations are rmcp's, and what is not known is nobody's.
+            "notifications/cancelled" => {
+                if let Some(id) = id(&params, "requestId") {
+                    self.requests.cancel(&id);
+                }
+            }
+            "notifications/subscriptions/acknowledged" => {
+                let subscription = params
+                    .get("_meta")
+                    .and_then(|meta| id(meta, "io.modelcontextprotocol/subscriptionId"));
+                self.acknowledged.send_replace(subscription.and_then(|id| id.number()));
+            }
             _ => {}
         }
     }
@@ -125,7 +174,8 @@ impl OurEnd {
         self.events.send(Event::Log(Arc::new(message)));
     }
 
-    fn capabilities(&self) -> Value {
+    /// What the client tells the server that it can do.
+    pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({ "roots": { "listChanged": true } });
         if self.offer.sampling {
             capabilities["sampling"] = json!({});
@@ -139,95 +189,69 @@ impl OurEnd {
         }
         capabilities
     }
-}
 
-impl Service<RoleClient> for OurEnd {
-    async fn handle_request(
+    /// Answers a request of the server.
+    async fn answer(
         &self,
-        request: ServerRequest,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ClientResult, ErrorData> {
-        if matches!(request, ServerRequest::PingRequest(_)) {
-            return Ok(ClientResult::empty(()));
+        peer: &Peer,
+        id: &RequestId,
+        method: &str,
+        params: &Value,
+        origin: Option<i64>,
+    ) -> Result<Value, RpcError> {
+        if method == "ping" {
+            return Ok(json!({}));
         }
-        let origin = match context.extensions.get::<InboundStreamOrigin>() {
-            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
-            Some(InboundStreamOrigin::Unassociated) | None => None,
-        };
-        let request = match &request {
-            ServerRequest::CustomRequest(question) if question.method == QUESTION => as_written(question),
-            request => serde_json::to_value(request).unwrap_or_default(),
-        };
-        let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
-        let params = request.get("params").unwrap_or(&Value::Null);
+        // Since 2026-07-28 servers may ask only because of a request of ours.
+        if !peer.has_handshake() && !peer.is_waiting() {
+            let why = "the request belongs to no request of the client, as it must since 2026-07-28";
+            return Err(RpcError::new(INVALID_PARAMS, why));
+        }
         let owner = match self.calls.owner(origin) {
             Ok(owner) => owner,
             // These are the same for all.
             Err(OfSeveral) if method == "roots/list" => None,
             Err(OfSeveral) => {
                 self.log.refused(method, OF_SEVERAL);
-                return Err(ErrorData::new(ErrorCode(DECLINED), OF_SEVERAL, None));
+                return Err(RpcError::new(DECLINED, OF_SEVERAL));
             }
         };
         let asked = owner.as_ref().map(|owner| (owner.call, owner.asks.clone()));
-        let cancelled = self.asked.cancelled(&context.id);
+        let cancelled = self.requests.cancelled(id);
         let answer = tokio::select! {
             answer = self.asker.answer(method, params, asked) => answer,
             // The server does not want to know any more, or is gone.
             () = cancelled.cancelled() => Err(NoAnswer::Declined),
-            () = context.ct.cancelled() => Err(NoAnswer::Declined),
             () = self.closed.cancelled() => Err(NoAnswer::Declined),
         };
-        match answer {
-            Ok(answer) => Ok(ClientResult::CustomResult(CustomResult::new(answer))),
-            Err(no_answer) => {
-                let error = explain(&no_answer, method);
-                self.log.refused(method, &error.message);
-                Err(error)
-            }
-        }
-    }
-
-    async fn handle_notification(
-        &self,
-        _notification: ServerNotification,
-        _context: NotificationContext<RoleClient>,
-    ) -> Result<(), ErrorData> {
-        // What is left of them is rmcp's own.
-        Ok(())
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        // A closed set of names that is written above; what could not be read is not offered.
-        let capabilities: ClientCapabilities = serde_json::from_value(self.capabilities()).unwrap_or_default();
-        let implementation = Implementation::new("innkeeper", env!("CARGO_PKG_VERSION")).with_title("Innkeeper");
-        ClientConfig::new(capabilities, implementation).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        answer.map_err(|no_answer| {
+            let error = explain(&no_answer, method);
+            self.log.refused(method, &error.message);
+            error
+        })
     }
 }
 
-/// A question as the server wrote it.
-fn as_written(question: &CustomRequest) -> Value {
-    let text = question.params.as_ref().and_then(|params| text(params, "text"));
-    serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default()
+/// Reads an id, or a token of progress reports.
+fn id(params: &Value, field: &str) -> Option<RequestId> {
+    serde_json::from_value(params.get(field)?.clone()).ok()
 }
 
-fn explain(no_answer: &NoAnswer, method: &str) -> ErrorData {
+fn explain(no_answer: &NoAnswer, method: &str) -> RpcError {
     match no_answer {
-        NoAnswer::UnknownMethod => ErrorData::new(
-            ErrorCode::METHOD_NOT_FOUND,
-            format!("`{}` is not answered here", truncate(method, MOST_METHOD_BYTES)),
-            None,
-        ),
-        NoAnswer::TooMany => ErrorData::new(
-            ErrorCode::INTERNAL_ERROR,
-            "too many questions are open: wait for their answers first",
-            None,
-        ),
+        NoAnswer::UnknownMethod => {
+            let method = truncate(method, MOST_METHOD_BYTES);
+            RpcError::new(METHOD_NOT_FOUND, format!("`{method}` is not answered here"))
+        }
+        NoAnswer::TooMany => {
+            let why = "too many questions are open: wait for their answers first";
+            RpcError::new(INTERNAL_ERROR, why)
+        }
         // In the words of MCP.
         NoAnswer::Declined if method == "sampling/createMessage" => {
-            ErrorData::new(ErrorCode(DECLINED), "User rejected sampling request", None)
+            RpcError::new(DECLINED, "User rejected sampling request")
         }
-        NoAnswer::Declined => ErrorData::new(ErrorCode(DECLINED), "the request was declined", None),
-        NoAnswer::Refused { code, message } => ErrorData::new(ErrorCode(*code), message.clone(), None),
+        NoAnswer::Declined => RpcError::new(DECLINED, "the request was declined"),
+        NoAnswer::Refused { code, message } => RpcError::new(i64::from(*code), message.clone()),
     }
 }

@@ -1,25 +1,24 @@
-//! Lines with a bound: a longer one is left out, but not without finding out whose answer it was.
+//! Lines with a bound. Longer ones are left out, after finding out which request they answer.
 
 use std::io;
 
-use rmcp::model::RequestId;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-use super::outline::Outline;
+use super::json_rpc_peek::JsonRpcPeek;
 
 /// A line of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A line, without its end.
     Text(Vec<u8>),
-    /// A line that was too long, and the request that it answers, if that could be found.
-    TooLong(Option<RequestId>),
+    /// A line that was too long, and the id of the request that it answers, if it is an answer.
+    TooLong(Option<i64>),
 }
 
 /// Reads the next line; nothing at the end.
 pub(crate) async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
-    let mut too_long: Option<Outline> = None;
+    let mut too_long: Option<JsonRpcPeek> = None;
     loop {
         let buffer = reader.fill_buf().await?;
         if buffer.is_empty() {
@@ -27,12 +26,12 @@ pub(crate) async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), most: us
         }
         let newline = buffer.iter().position(|byte| *byte == b'\n');
         let piece = buffer.get(..newline.unwrap_or(buffer.len())).unwrap_or_default();
-        if let Some(outline) = &mut too_long {
-            outline.read(piece);
+        if let Some(peek) = &mut too_long {
+            peek.read(piece);
         } else if line.len() + piece.len() > most {
-            let mut outline = Outline::of(&std::mem::take(&mut line));
-            outline.read(piece);
-            too_long = Some(outline);
+            let mut peek = JsonRpcPeek::of(&std::mem::take(&mut line));
+            peek.read(piece);
+            too_long = Some(peek);
         } else {
             line.extend_from_slice(piece);
         }
@@ -44,9 +43,9 @@ pub(crate) async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), most: us
     }
 }
 
-fn finish(mut line: Vec<u8>, too_long: Option<Outline>) -> Line {
+fn finish(mut line: Vec<u8>, too_long: Option<JsonRpcPeek>) -> Line {
     match too_long {
-        Some(outline) => Line::TooLong(outline.answers()),
+        Some(peek) => Line::TooLong(peek.answered()),
         None => {
             if line.last() == Some(&b'\r') {
                 line.pop();
@@ -126,7 +125,7 @@ mod tests {
         ];
         for (line, id) in cases {
             let found = lines(format!("{line}\nnext\n").as_bytes(), 1000).await;
-            assert_eq!(found, [Line::TooLong(id.map(RequestId::Number)), text("next")]);
+            assert_eq!(found, [Line::TooLong(id), text("next")]);
         }
     }
 }

@@ -1,146 +1,104 @@
 //! A server behind pipes: one message per line.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 
 use innkeeper_std::sync::Mutex;
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, ServerJsonRpcMessage};
-use rmcp::service::RoleClient;
-use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::inbox::{Inbox, NotDelivered};
 use super::line::{Line, read_line};
+use super::message::Outgoing;
+use super::peer::RequestFailure;
 use super::process::Pipes;
 use super::tail::Tail;
-use super::{Messages, TOO_LARGE, encode};
 
-/// Messages on their way in and out. When they are full, the pipes are not read: a server that
-/// floods waits (P7).
+/// Messages on their way out.
 const QUEUE: usize = 64;
-/// How much is kept of a line that is no message.
+/// The longest part that is kept of a line that is no message.
 const STRAY_BYTES: usize = 300;
 
-/// The two ends of the pipes.
+/// The input of the server.
+#[derive(Debug)]
 pub(crate) struct StdioTransport {
-    incoming: mpsc::Receiver<ServerJsonRpcMessage>,
-    outgoing: Option<mpsc::Sender<String>>,
-    messages: Messages,
+    outgoing: mpsc::Sender<Arc<str>>,
 }
 
 impl StdioTransport {
-    /// Reads and writes until the pipes end or `closed` is cancelled, and cancels it at the end.
+    /// Reads and writes until the pipes end or `closed` is cancelled. Cancels `closed` when the output of the server
+    /// ends.
     pub(crate) fn new(
         pipes: Pipes,
         tail: Arc<Mutex<Tail>>,
         most: usize,
-        messages: Messages,
+        inbox: Inbox,
         closed: CancellationToken,
     ) -> Self {
-        let (in_sender, incoming) = mpsc::channel(QUEUE);
         let (outgoing, out_receiver) = mpsc::channel(QUEUE);
         tokio::spawn({
-            let (messages, closed) = (messages.clone(), closed.clone());
+            let closed = closed.clone();
             async move {
+                // A server ends when its input does.
                 tokio::select! {
-                    () = read(pipes.stdout, &in_sender, &messages, &tail, most) => {}
+                    () = write(pipes.stdin, out_receiver) => {}
                     () = closed.cancelled() => {}
                 }
-                closed.cancel();
             }
         });
-        tokio::spawn(write(pipes.stdin, out_receiver));
-        Self {
-            incoming,
-            outgoing: Some(outgoing),
-            messages,
-        }
+        tokio::spawn(async move {
+            tokio::select! {
+                () = read(pipes.stdout, &inbox, &tail, most) => {}
+                () = closed.cancelled() => {}
+            }
+            closed.cancel();
+        });
+        Self { outgoing }
     }
-}
 
-impl Transport<RoleClient> for StdioTransport {
-    type Error = io::Error;
-
-    fn send(&mut self, item: ClientJsonRpcMessage) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.messages.own.note(&item);
-        let line = encode(&item).map_err(io::Error::other);
-        // Put into the queue here and now, where there is room: a cancellation must not overtake
-        // its request.
-        let waiting = match (line, &self.outgoing) {
-            (Ok(line), Some(outgoing)) => match outgoing.try_send(line) {
-                Ok(()) => Ok(None),
-                Err(mpsc::error::TrySendError::Full(line)) => Ok(Some((outgoing.clone(), line))),
-                Err(mpsc::error::TrySendError::Closed(_)) => Err(closed()),
-            },
-            (Ok(_), None) => Err(closed()),
-            (Err(error), _) => Err(error),
+    /// Queues a message at once where there is room, so that a cancellation does not overtake its request.
+    pub(crate) fn send(&self, message: Outgoing) -> impl Future<Output = Result<(), RequestFailure>> + Send + use<> {
+        let waiting = match self.outgoing.try_send(message.body) {
+            Ok(()) => Ok(None),
+            Err(mpsc::error::TrySendError::Full(line)) => Ok(Some((self.outgoing.clone(), line))),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(RequestFailure::Closed),
         };
         async move {
             match waiting? {
-                Some((outgoing, line)) => outgoing.send(line).await.map_err(|_| closed()),
+                Some((outgoing, line)) => outgoing.send(line).await.map_err(|_| RequestFailure::Closed),
                 None => Ok(()),
             }
         }
     }
-
-    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        self.incoming.recv().await
-    }
-
-    async fn close(&mut self) -> Result<(), io::Error> {
-        self.outgoing = None;
-        self.incoming.close();
-        Ok(())
-    }
 }
 
-fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the server takes no more input")
-}
-
-async fn read(
-    stdout: impl AsyncRead + Unpin,
-    incoming: &mpsc::Sender<ServerJsonRpcMessage>,
-    messages: &Messages,
-    tail: &Mutex<Tail>,
-    most: usize,
-) {
+async fn read(stdout: impl AsyncRead + Unpin, inbox: &Inbox, tail: &Mutex<Tail>, most: usize) {
     let mut reader = BufReader::with_capacity(64 << 10, stdout);
     while let Ok(Some(line)) = read_line(&mut reader, most).await {
-        let (found, bytes) = match line {
-            Line::Text(line) => match messages.decode(&String::from_utf8_lossy(&line)) {
-                Ok(found) => (found, line.len()),
-                Err(_) => {
+        let delivered = match line {
+            Line::Text(line) => match inbox.deliver(&String::from_utf8_lossy(&line), None).await {
+                Err(NotDelivered::NoMessage(_)) => {
                     // Servers that print to their output by mistake: it may say why they fail.
                     let stray = line.get(..line.len().min(STRAY_BYTES)).unwrap_or_default();
                     let mut tail = tail.lock();
                     tail.push(stray);
                     tail.push(b"\n");
-                    continue;
+                    Ok(())
                 }
+                delivered => delivered.map(drop),
             },
-            Line::TooLong(Some(id)) => {
-                let error = ErrorData::new(ErrorCode(TOO_LARGE), "too large", None);
-                (vec![ServerJsonRpcMessage::error(error, Some(id))], 0)
-            }
-            Line::TooLong(None) => {
-                tracing::warn!("a message of an MCP server is too large and was left out");
-                continue;
-            }
+            Line::TooLong(request) => inbox.too_large(request).await,
         };
-        for message in found {
-            if messages.admit(&message, bytes).await && incoming.send(message).await.is_err() {
-                return;
-            }
+        if delivered.is_err() {
+            return;
         }
     }
 }
 
-async fn write(mut stdin: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<String>) {
-    while let Some(mut line) = outgoing.recv().await {
-        line.push('\n');
+async fn write(mut stdin: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Arc<str>>) {
+    while let Some(line) = outgoing.recv().await {
+        let line = format!("{line}\n");
         if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
             return;
         }

@@ -1,23 +1,23 @@
-//! The outermost members of a message that is not read: too long, or no MCP.
+//! Finds out which request a message answers without decoding the message: it is too large, or no valid JSON-RPC.
 
-use rmcp::model::RequestId;
+use innkeeper_std::event_stream::Oversized;
 
-/// The most that is kept of a name or a value; ids of ours are shorter.
+/// The longest name or value that is kept. Our ids are shorter.
 const MOST_KEPT: usize = 32;
 
-/// Looks at a message byte by byte, however long it is, and finds out whose answer it is.
+/// Reads a message byte by byte, however long it is, and finds the id of the request that it answers.
 ///
-/// Only what stands at the outermost level counts, so that no member of a result is mistaken for the id; and only an
-/// answer has one that means anything here: the ids of a server's own requests are its own, and may be the same.
+/// Only the outermost members count, so that no member of a result is mistaken for the id. Only answers have an id that
+/// means anything here: a server may use the same ids for its own requests.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
+pub(super) struct JsonRpcPeek {
     depth: usize,
     is_in_text: bool,
     is_escaped: bool,
-    /// What was read at the outermost level since the last sign, as far as it is kept.
+    /// The bytes at the outermost level since the last punctuation, up to [`MOST_KEPT`].
     kept: Vec<u8>,
     member: Member,
-    id: Option<RequestId>,
+    id: Option<i64>,
     has_method: bool,
     has_answer: bool,
 }
@@ -29,14 +29,14 @@ enum Member {
     Other,
 }
 
-impl Outline {
+impl JsonRpcPeek {
     pub(super) fn of(message: &[u8]) -> Self {
-        let mut outline = Self::default();
-        outline.read(message);
-        outline
+        let mut peek = Self::default();
+        peek.read(message);
+        peek
     }
 
-    /// Goes on with the next piece.
+    /// Reads the next piece.
     pub(super) fn read(&mut self, mut piece: &[u8]) {
         while let Some((&byte, rest)) = piece.split_first() {
             piece = rest;
@@ -56,7 +56,7 @@ impl Outline {
                 continue;
             }
             match byte {
-                // What stands before the message.
+                // Bytes before the message.
                 _ if self.depth == 0 && !matches!(byte, b'{' | b'[') => {}
                 b'"' => {
                     self.is_in_text = true;
@@ -77,9 +77,9 @@ impl Outline {
         }
     }
 
-    /// The request that it answers; nothing if it is no answer.
-    pub(super) fn answers(&self) -> Option<RequestId> {
-        self.id.clone().filter(|_| self.has_answer && !self.has_method)
+    /// Returns the id of the request that the message answers, if it is an answer.
+    pub(super) fn answered(&self) -> Option<i64> {
+        self.id.filter(|_| self.has_answer && !self.has_method)
     }
 
     fn keep(&mut self, byte: u8) {
@@ -103,10 +103,16 @@ impl Outline {
         if self.member == Member::Id {
             // Some servers answer with the number as text.
             let text = std::str::from_utf8(&self.kept).unwrap_or_default().trim_matches('"');
-            self.id = text.parse().ok().map(RequestId::Number);
+            self.id = text.parse().ok();
         }
         self.member = Member::Other;
         self.kept.clear();
+    }
+}
+
+impl Oversized for JsonRpcPeek {
+    fn read(&mut self, data: &[u8]) {
+        Self::read(self, data);
     }
 }
 
@@ -115,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t26_only_an_answer_has_an_id_that_counts() {
+    fn t26_only_answers_have_an_id() {
         let cases = [
             (r#"{"jsonrpc":"2.0","id":7,"result":{"id":1}}"#, Some(7)),
             (r#"{"result":{"id":1,"method":"x"},"jsonrpc":"2.0","id":7}"#, Some(7)),
@@ -133,19 +139,18 @@ mod tests {
             ("", None),
         ];
         for (message, id) in cases {
-            let id = id.map(RequestId::Number);
-            assert_eq!(Outline::of(message.as_bytes()).answers(), id, "{message}");
+            assert_eq!(JsonRpcPeek::of(message.as_bytes()).answered(), id, "{message}");
             // In pieces, as it comes.
-            let mut outline = Outline::default();
-            message.as_bytes().chunks(3).for_each(|piece| outline.read(piece));
-            assert_eq!(outline.answers(), id, "{message}");
+            let mut peek = JsonRpcPeek::default();
+            message.as_bytes().chunks(3).for_each(|piece| peek.read(piece));
+            assert_eq!(peek.answered(), id, "{message}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_looked_at(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
-            let _ = Outline::of(&bytes).answers();
+        fn any_bytes_can_be_read(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+            let _ = JsonRpcPeek::of(&bytes).answered();
         }
     }
 }

@@ -13,7 +13,9 @@ mod renewing;
 mod running;
 mod session;
 mod start;
+mod token_exchange;
 mod tokens;
+pub(crate) mod vault;
 mod words;
 
 use std::collections::BTreeMap;
@@ -30,10 +32,10 @@ use tokio_util::task::TaskTracker;
 use self::running::Running;
 use self::session::OneSession;
 use self::tokens::Tokens;
-use crate::config::{BaseEnvironment, Limits, RestartPolicy};
-use crate::pool::Pool;
-use crate::secret::Token;
-use crate::vault::TokenKeeper;
+use crate::engine::config::{BaseEnvironment, Limits, RestartPolicy};
+use crate::engine::pool::Pool;
+use crate::engine::secret::Token;
+use crate::hosted::vault::TokenKeeper;
 
 /// How long what is left to do with tokens may take when the host ends.
 const LAST_TASKS: Duration = Duration::from_secs(2);

@@ -18,9 +18,8 @@
 //!
 //! # Where to begin reading
 //!
-//! `server.rs` is the handle; `server/actor.rs` is the life of a server. `call.rs`, `tools.rs`,
-//! `resources.rs` and `channel.rs` are what can be asked of it, `ask.rs` what it asks, `auth.rs` how it
-//! is signed in to, `wire.rs` how its bytes are read. `pool.rs` shares servers between users.
+//! `engine.rs` describes the engine; its `server.rs` is the handle of a server, and `server/actor.rs` its task.
+//! `hosted.rs` describes the adapter for a host's sessions.
 //!
 //! # Example
 //!
@@ -51,42 +50,25 @@
 
 #![warn(missing_docs)]
 
-mod ask;
-mod auth;
-mod call;
-mod channel;
-mod config;
-mod error;
+mod engine;
 mod hosted;
-mod icons;
-mod names;
-mod offered;
-mod paging;
-mod pool;
-mod resources;
-mod secret;
-mod server;
-mod state;
-mod tools;
-mod vault;
-mod wire;
 
-pub use ask::{Answer, Ask, AskSink, Question, Root};
-pub use auth::{Renew, ResourceMetadata, SignIn, SignInReason};
-pub use call::{Call, CallOutcome, Content};
-pub use channel::Allowed;
-pub use config::{
+pub use engine::ask::{Answer, Ask, AskSink, Question, Root};
+pub use engine::auth::{Renew, ResourceMetadata, SignIn, SignInReason};
+pub use engine::call::{Call, CallOutcome, Content};
+pub use engine::channel::Allowed;
+pub use engine::config::{
     BaseEnvironment, Limits, Placeholders, Remote, RestartPolicy, ServerConfig, Stdio, Syntax, Transport, expand,
 };
-pub use error::{ConfigError, Error, WrongResource};
+pub use engine::error::{ConfigError, Error, WrongResource};
+pub use engine::icons::Icon;
+pub use engine::names::{MOST_NAME_CHARS, unique_names};
+pub use engine::pool::{Lease, Pool, Sharing};
+pub use engine::resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};
+pub use engine::secret::Token;
+pub use engine::server::{Offer, Permit, Progress, ProgressSink, Server, Start, Surroundings};
+pub use engine::state::{CallId, Event, Events, List, LogMessage, ServerInfo, ServerState};
+pub use engine::tools::{Annotations, Tool};
+pub use engine::wire::http_client_without_redirects;
+pub use hosted::vault::{SavedRefresh, SavedToken, TokenKeeper, Vault, VaultTrouble};
 pub use hosted::{McpRunner, RunnerSettings};
-pub use icons::Icon;
-pub use names::{MOST_NAME_CHARS, unique_names};
-pub use pool::{Lease, Pool, Sharing};
-pub use resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};
-pub use secret::Token;
-pub use server::{Offer, Permit, Progress, ProgressSink, Server, Start, Surroundings};
-pub use state::{CallId, Event, Events, List, LogMessage, ServerInfo, ServerState};
-pub use tools::{Annotations, Tool};
-pub use vault::{SavedRefresh, SavedToken, TokenKeeper, Vault, VaultTrouble};
-pub use wire::http_client_without_redirects;

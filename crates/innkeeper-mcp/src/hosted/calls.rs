@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::running::Running;
 use super::tokens::Tokens;
 use super::words;
-use crate::ask::{Answer, Ask, AskSink, Question};
-use crate::call::Call;
-use crate::server::{Progress, ProgressSink};
-use crate::state::Event;
+use crate::engine::ask::{Answer, Ask, AskSink, Question};
+use crate::engine::call::Call;
+use crate::engine::server::{Progress, ProgressSink};
+use crate::engine::state::Event;
 
 /// How many reports of progress wait to be shown; what comes faster is left out.
 const KEPT_REPORTS: usize = 16;

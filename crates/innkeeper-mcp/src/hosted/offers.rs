@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::running::{Held, Running};
 use super::words;
-use crate::resources::{self, Prompt, Resource};
-use crate::state::ServerState;
+use crate::engine::resources::{self, Prompt, Resource};
+use crate::engine::state::ServerState;
 
 /// The kind of something that does not say which.
 const UNKNOWN_KIND: &str = "application/octet-stream";

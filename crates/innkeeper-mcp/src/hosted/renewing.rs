@@ -11,9 +11,9 @@ use tokio::time::sleep;
 
 use super::Shared;
 use super::tokens::Held;
-use crate::auth::Renew;
-use crate::auth::exchange::{self, NotGranted};
-use crate::secret::Token;
+use crate::engine::auth::Renew;
+use crate::engine::secret::Token;
+use crate::hosted::token_exchange::{self, NotGranted};
 
 /// At most so long before its time is over a token is replaced.
 const AHEAD: Duration = Duration::from_secs(60);
@@ -144,7 +144,7 @@ impl Shared {
         let Some(refresh_token) = &refresh.refresh_token else {
             return Renewal::None;
         };
-        match exchange::refresh(refresh, refresh_token, resource).await {
+        match token_exchange::refresh(refresh, refresh_token, resource).await {
             Ok(granted) => {
                 let next = granted.refresh_token.clone();
                 if self.tokens.renew(resource, held.version, granted) {
@@ -229,7 +229,10 @@ impl Shared {
             return;
         };
         self.tasks.spawn(async move {
-            if exchange::revoke(&refresh, &taken.saved.token, &endpoint).await.is_err() {
+            if token_exchange::revoke(&refresh, &taken.saved.token, &endpoint)
+                .await
+                .is_err()
+            {
                 tracing::warn!(
                     resource = taken.saved.resource,
                     "the token was forgotten, but its authorization server could not be told"

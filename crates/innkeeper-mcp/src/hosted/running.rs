@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::apps::{self, Apps};
 use super::tokens::Tokens;
 use super::{Shared, renewing, start, words};
-use crate::auth::{SignIn, SignInReason};
-use crate::pool::Lease;
-use crate::secret::Token;
-use crate::server::Start;
-use crate::state::{Event, List, ServerState};
+use crate::engine::auth::{SignIn, SignInReason};
+use crate::engine::pool::Lease;
+use crate::engine::secret::Token;
+use crate::engine::server::Start;
+use crate::engine::state::{Event, List, ServerState};
 
 /// The life of a [`Running`]: ends with it.
 pub(super) struct Life {
@@ -444,9 +444,9 @@ mod tests {
     use innkeeper_host::mcp::{Remote, ServerDeclaration, Transport};
 
     use super::*;
-    use crate::config::{ServerConfig, Stdio, Transport as Engine};
+    use crate::engine::config::{ServerConfig, Stdio, Transport as Engine};
+    use crate::engine::server::Surroundings;
     use crate::hosted::{McpRunner, RunnerSettings};
-    use crate::server::Surroundings;
 
     /// A server of a session that works in directories, as far as having its lease.
     fn leased(shared: &Arc<Shared>, session: &str, transport: &Transport, roots: &[String]) -> Running {

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::running::{Life, Running, Wanted};
 use super::{Shared, words};
-use crate::auth::SignInReason;
-use crate::names::unique_names;
-use crate::state::ServerState;
+use crate::engine::auth::SignInReason;
+use crate::engine::names::unique_names;
+use crate::engine::state::ServerState;
 
 pub(super) struct OneSession {
     shared: Arc<Shared>,

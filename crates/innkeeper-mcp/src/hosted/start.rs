@@ -11,11 +11,11 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::RunnerSettings;
-use crate::ask::Root;
-use crate::auth::Renew;
-use crate::config::{Limits, Placeholders, Remote, ServerConfig, Stdio, Syntax, Transport, expand};
-use crate::pool::Sharing;
-use crate::server::{Offer, Permit, Surroundings};
+use crate::engine::ask::Root;
+use crate::engine::auth::Renew;
+use crate::engine::config::{Limits, Placeholders, Remote, ServerConfig, Stdio, Syntax, Transport, expand};
+use crate::engine::pool::Sharing;
+use crate::engine::server::{Offer, Permit, Surroundings};
 
 /// The largest file with variables that is read.
 const MAX_ENV_FILE: u64 = 1 << 20;

@@ -9,9 +9,9 @@ use innkeeper_host::mcp::{KeptToken, ServerToken};
 use innkeeper_std::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::auth::exchange::Granted;
-use crate::secret::Token;
-use crate::vault::{SavedRefresh, SavedToken, TokenKeeper};
+use crate::engine::secret::Token;
+use crate::hosted::token_exchange::Granted;
+use crate::hosted::vault::{SavedRefresh, SavedToken, TokenKeeper};
 
 /// Most servers that are remembered to be meant with one token.
 const MOST_SERVERS: usize = 64;

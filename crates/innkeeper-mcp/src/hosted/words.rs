@@ -11,13 +11,13 @@ use innkeeper_std::text::truncate_chars;
 use serde_json::{Map, Value, json};
 
 use super::tokens::Tokens;
-use crate::auth::{SignIn, SignInReason};
-use crate::call::{CallOutcome, Content};
-use crate::channel::Allowed;
-use crate::error::Error;
-use crate::server::Server;
-use crate::state::{ServerInfo, ServerState};
-use crate::tools::Tool;
+use crate::engine::auth::{SignIn, SignInReason};
+use crate::engine::call::{CallOutcome, Content};
+use crate::engine::channel::Allowed;
+use crate::engine::error::Error;
+use crate::engine::server::Server;
+use crate::engine::state::{ServerInfo, ServerState};
+use crate::engine::tools::Tool;
 
 /// Most names of tools that people are told of because nobody can call them, and the longest.
 const MAX_TASK_TOOLS: usize = 32;
@@ -288,7 +288,7 @@ fn sign_in_data(sign_in: &SignIn) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::ResourceMetadata;
+    use crate::engine::auth::ResourceMetadata;
 
     #[test]
     fn auth08_whoever_asks_without_a_token_is_told_what_it_is_for() {
@@ -341,9 +341,9 @@ mod tests {
 
     #[tokio::test]
     async fn f3_a_crash_says_when_it_is_started_again_or_that_it_is_not() {
-        let transport = crate::config::Transport::Stdio(crate::config::Stdio::default());
-        let config = crate::config::ServerConfig::new("inn", transport);
-        let server = Server::new(config, crate::server::Surroundings::default()).expect("a server");
+        let transport = crate::engine::config::Transport::Stdio(crate::engine::config::Stdio::default());
+        let config = crate::engine::config::ServerConfig::new("inn", transport);
+        let server = Server::new(config, crate::engine::server::Surroundings::default()).expect("a server");
         for (restarts_in, words) in [
             (Some(Duration::ZERO), "it ended; it is started again now"),
             (Some(Duration::from_millis(200)), "it ended; it is started again in 1 s"),

@@ -1,0 +1,127 @@
+//! The pictures that servers show themselves with.
+//!
+//! They stand in the state of every session that has the server, and every client gets them: so they are few
+//! and small, and clients are sent nowhere but to the web (F17).
+
+use serde_json::Value;
+
+use crate::engine::paging::text;
+
+/// Most pictures of one server.
+const MOST_ICONS: usize = 4;
+/// The longest address, and the largest picture that stands in one.
+const MOST_ADDRESS_BYTES: usize = 2 << 10;
+const MOST_DATA_BYTES: usize = 4 << 10;
+/// Most pictures that stand in their addresses.
+const MOST_DATA: usize = 2;
+/// Most sizes of one picture, and the longest word about it.
+const MOST_SIZES: usize = 8;
+const MOST_WORD_BYTES: usize = 64;
+
+/// A picture of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Icon {
+    /// An `https:` address, or the picture itself as a `data:` address.
+    pub src: String,
+    /// Its media type, if the server says it.
+    pub content_type: Option<String>,
+    /// The sizes that it is for, such as `48x48`.
+    pub sizes: Vec<String>,
+    /// Whether it is for a `light` or a `dark` background.
+    pub theme: Option<String>,
+}
+
+/// Returns the icons of a server that are passed on.
+pub(crate) fn read(icons: Option<&Value>) -> Vec<Icon> {
+    let icons = icons.and_then(Value::as_array).into_iter().flatten();
+    let mut with_data = 0;
+    let fitting = icons.filter_map(|icon| {
+        let src = text(icon, "src").filter(|src| may_be_shown(src))?;
+        with_data += usize::from(is_data(&src));
+        let fits = with_data <= MOST_DATA || !is_data(&src);
+        fits.then(|| read_one(icon, src))
+    });
+    fitting.take(MOST_ICONS).collect()
+}
+
+fn read_one(icon: &Value, src: String) -> Icon {
+    let sizes = icon.get("sizes").and_then(Value::as_array).into_iter().flatten();
+    let sizes = sizes.filter_map(Value::as_str).filter(|size| is_size(size));
+    Icon {
+        src,
+        content_type: text(icon, "mimeType").filter(|kind| is_image(kind)),
+        sizes: sizes.take(MOST_SIZES).map(str::to_owned).collect(),
+        theme: text(icon, "theme").filter(|theme| matches!(theme.as_str(), "light" | "dark")),
+    }
+}
+
+fn may_be_shown(src: &str) -> bool {
+    let is_clean = src.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = match is_data(src) {
+        true => src.len() <= MOST_DATA_BYTES,
+        false => begins(src, "https://") && src.len() <= MOST_ADDRESS_BYTES,
+    };
+    is_clean && fits
+}
+
+fn is_data(src: &str) -> bool {
+    begins(src, "data:image/")
+}
+
+fn begins(src: &str, start: &str) -> bool {
+    let begin = src.get(..start.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+}
+
+fn is_image(kind: &str) -> bool {
+    kind.starts_with("image/") && kind.len() <= MOST_WORD_BYTES && kind.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn is_size(size: &str) -> bool {
+    let is_number = |part: &str| (1..=5).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let pair = size.split_once('x');
+    size == "any" || pair.is_some_and(|(width, height)| is_number(width) && is_number(height))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn f17_icons_of_servers_are_few_small_and_of_the_web() {
+        let icon = |src: &str| json!({ "src": src });
+        let mut icons: Vec<Value> = [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "http://a.test/icon.png",
+            "data:text/html,<b>",
+            "https://a.test/an icon",
+            "",
+        ]
+        .map(icon)
+        .into();
+        icons.push(icon(&format!("data:image/png;base64,{}", "A".repeat(MOST_DATA_BYTES))));
+        icons.push(icon(&format!("https://a.test/{}", "a".repeat(MOST_ADDRESS_BYTES))));
+        icons.push(json!(7));
+        assert_eq!(read(Some(&json!(icons))), []);
+        let small = icon("data:image/png;base64,AAAA");
+        assert_eq!(read(Some(&json!(vec![small; 9]))).len(), MOST_DATA);
+        let good = json!({
+            "src": "https://a.test/icon.png", "mimeType": "image/png", "sizes": ["48x48", "any", "large", "9x"],
+            "theme": "dark",
+        });
+        icons.extend(std::iter::repeat_n(good, 9));
+        let shown = read(Some(&json!(icons)));
+        assert_eq!(shown.len(), MOST_ICONS);
+        let expected = Icon {
+            src: "https://a.test/icon.png".to_owned(),
+            content_type: Some("image/png".to_owned()),
+            sizes: vec!["48x48".to_owned(), "any".to_owned()],
+            theme: Some("dark".to_owned()),
+        };
+        assert_eq!(shown.first(), Some(&expected));
+        assert_eq!(read(None), []);
+    }
+}

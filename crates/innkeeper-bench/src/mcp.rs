@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use innkeeper_mcp::{BaseEnvironment, Call, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport};
+use innkeeper_mcp::{BaseEnvironment, Call, Server, ServerConfig, ServerEnv, ServerState, Start, Stdio, Transport};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -165,11 +165,11 @@ fn row(concurrent: usize, result_bytes: usize, hosted: Measured, direct: Measure
 async fn directly() -> Result<Server> {
     let this = std::env::current_exe().context("cannot find this program's own file")?;
     let stdio = Stdio::new(this.display().to_string(), ["mcp-server"]);
-    let surroundings = Surroundings {
+    let server_env = ServerEnv {
         environment: BaseEnvironment::of_process(),
-        ..Surroundings::default()
+        ..ServerEnv::default()
     };
-    let server = Server::new(ServerConfig::new("bench", Transport::Stdio(stdio)), surroundings)?;
+    let server = Server::new(ServerConfig::new("bench", Transport::Stdio(stdio)), server_env)?;
     server.start(Start::Blocking);
     let is_settled = |state: &ServerState| !matches!(state, ServerState::Starting { .. } | ServerState::Stopped);
     match server.wait_for(is_settled).await {

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use innkeeper_mcp::{
-    BaseEnvironment, Call, Content, Remote, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport,
+    BaseEnvironment, Call, Content, Remote, Server, ServerConfig, ServerEnv, ServerState, Start, Stdio, Transport,
     unique_names,
 };
 
@@ -32,11 +32,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     } else {
         Transport::Stdio(Stdio::new(place, rest))
     };
-    let surroundings = Surroundings {
+    let server_env = ServerEnv {
         environment: BaseEnvironment::of_process(),
-        ..Surroundings::default()
+        ..ServerEnv::default()
     };
-    let server = Server::new(ServerConfig::new("server", transport), surroundings)?;
+    let server = Server::new(ServerConfig::new("server", transport), server_env)?;
     server.start(Start::Blocking);
     let is_settled = |state: &ServerState| !matches!(state, ServerState::Starting { .. } | ServerState::Stopped);
     match server.wait_for(is_settled).await {

@@ -1,22 +1,22 @@
-//! The servers of a host's sessions, on the engine.
+//! The MCP servers of a host's sessions, on the engine.
 //!
-//! `session.rs` compares what a session wants with what it has, `running.rs` sees one server of one
-//! session through its life, `start.rs` finds out how it is started, `calls.rs` calls tools and asks
-//! people for the server, `offers.rs` is prompts and resources, `apps.rs` bounds what apps say, and `words.rs` is what the host's types
-//! and the engine's have in common. `tokens.rs` has what people signed in with, and `renewing.rs` gets
-//! the next ones.
+//! `session.rs` compares the servers that a session wants with those it has. `session_server.rs` is one server of one
+//! session, and `launch.rs` builds its configuration. `calls.rs` calls tools and asks users on behalf of the server.
+//! `prompts_and_resources.rs` and `apps.rs` are the rest of what a server offers. `convert.rs` converts between the types of
+//! the engine and of the host. `tokens.rs` has the tokens of users, `token_renewal.rs` and `token_exchange.rs` renew them, and
+//! `vault.rs` persists them.
 
 mod apps;
 mod calls;
-mod offers;
-mod renewing;
-mod running;
+mod convert;
+mod launch;
+mod prompts_and_resources;
 mod session;
-mod start;
+mod session_server;
 mod token_exchange;
+mod token_renewal;
 mod tokens;
 pub(crate) mod vault;
-mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,29 +29,29 @@ use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use self::running::Running;
-use self::session::OneSession;
+use self::session::HostedSession;
+use self::session_server::SessionServer;
 use self::tokens::Tokens;
 use crate::engine::config::{BaseEnvironment, Limits, RestartPolicy};
 use crate::engine::pool::Pool;
 use crate::engine::secret::Token;
 use crate::hosted::vault::TokenKeeper;
 
-/// How long what is left to do with tokens may take when the host ends.
+/// The time that open work on tokens may take when the host ends.
 const LAST_TASKS: Duration = Duration::from_secs(2);
 
-/// What all servers of a host have in common.
+/// Settings that all servers of a host share.
 #[derive(Clone, Debug, Default)]
 pub struct RunnerSettings {
-    /// The environment that processes begin with.
+    /// The environment that processes start with.
     pub environment: BaseEnvironment,
-    /// What `${…}` may stand for in declarations that people trust. Nobody else's read any of it.
+    /// Variables for `${…}` expansion. Only trusted declarations may read them.
     pub variables: BTreeMap<String, String>,
-    /// How long and how much.
+    /// Timeouts and bounds.
     pub limits: Limits,
-    /// What happens after a crash.
+    /// The delays after crashes.
     pub restart: RestartPolicy,
-    /// Whether every session has servers of its own.
+    /// True if every session has processes of its own.
     pub isolate: bool,
 }
 
@@ -61,28 +61,27 @@ pub struct McpRunner {
     shared: Arc<Shared>,
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 struct Shared {
     settings: RunnerSettings,
     pool: Pool,
-    /// Room for processes that start: many at once take so long that each looks as if it hung.
+    /// Permits for processes that start. Too many at once take so long that each looks as if it hung.
     starting: Arc<Semaphore>,
     tokens: Tokens,
-    running: Mutex<Vec<Weak<Running>>>,
-    /// Where the host is told of tokens that are gone.
+    session_servers: Mutex<Vec<Weak<SessionServer>>>,
+    /// Reports lost tokens to the host.
     lost_tokens: Mutex<Option<TokenSink>>,
-    /// What has to be done before the host ends.
+    /// Tasks that must end before the host does.
     tasks: TaskTracker,
 }
 
 impl McpRunner {
-    /// Nothing runs until a session wants it. Tokens are in memory only.
+    /// Returns a runner without servers. Tokens are in memory only.
     pub fn new(settings: RunnerSettings) -> Self {
         Self::with_tokens(settings, Tokens::load(None))
     }
 
-    /// The same with tokens that outlive the host, and whoever gave them. Reads what was kept, and may
-    /// block for that.
+    /// Returns a runner whose tokens are persisted. Reads the persisted tokens, and may block for that.
     pub fn keeping(settings: RunnerSettings, keeper: Arc<dyn TokenKeeper>) -> Self {
         Self::with_tokens(settings, Tokens::load(Some(keeper)))
     }
@@ -94,14 +93,14 @@ impl McpRunner {
                 pool: Pool::default(),
                 starting: Arc::new(Semaphore::new(starts_at_once())),
                 tokens,
-                running: Mutex::default(),
+                session_servers: Mutex::default(),
                 lost_tokens: Mutex::default(),
                 tasks: TaskTracker::new(),
             }),
         }
     }
 
-    /// Stops everything, for a host that ends, and waits until the processes are gone and the tokens kept.
+    /// Stops all servers when the host ends, and waits until the processes are gone and the tokens are persisted.
     pub async fn stop(&self) {
         self.shared.tasks.close();
         // At the same time: a server that takes long to end is no reason to lose a token.
@@ -109,7 +108,7 @@ impl McpRunner {
         let _ = tokio::join!(self.shared.pool.stop_all(), last_tasks);
     }
 
-    /// How many servers there are, each counted once however many sessions share it.
+    /// Returns the number of servers. Each counts once, however many sessions share it.
     pub fn servers(&self) -> usize {
         self.shared.pool.len()
     }
@@ -117,7 +116,7 @@ impl McpRunner {
 
 impl McpServers for McpRunner {
     fn open(&self, sink: ServerSink) -> Arc<dyn SessionServers> {
-        Arc::new(OneSession::new(Arc::clone(&self.shared), sink))
+        Arc::new(HostedSession::new(Arc::clone(&self.shared), sink))
     }
 
     fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()> {
@@ -127,27 +126,27 @@ impl McpServers for McpRunner {
                     self.shared.revoke(replaced);
                 }
                 for server in self.shared.servers() {
-                    server.is_meant(resource, &self.shared.tokens);
+                    server.note_sign_in(resource, &self.shared.tokens);
                 }
                 self.shared.hand_out(resource);
             }
             TokenChange::Expired => {
-                // Servers that have it do not send it any more, and know that it was there: they are not
-                // signed out but say that it expired (AUTH-06).
+                // Servers stop sending it and know that there was one: they are not signed out but report that it
+                // expired (AUTH-06).
                 self.shared.tokens.expire(resource);
             }
             TokenChange::TakenBack => {
                 if let Some(taken) = self.shared.tokens.take(resource) {
                     self.shared.revoke(taken);
                 }
-                // An empty one signs out.
+                // An empty token signs out.
                 self.shared.give(resource, &Token::new(""));
             }
         }
         let saving = self.shared.save_soon();
         Box::pin(async move {
             if let Some(saving) = saving {
-                // What could not be kept is logged.
+                // A failure to persist is logged.
                 let _ = saving.await;
             }
         })
@@ -167,30 +166,30 @@ impl McpServers for McpRunner {
 }
 
 impl Shared {
-    /// The token that a server is to use, which is seen to from now on.
+    /// Returns the token that a server is to use, and schedules its renewal.
     fn token(self: &Arc<Self>, resource: &str) -> Option<Token> {
         let token = self.tokens.get(resource)?.token();
-        self.see_to(resource);
+        self.schedule_renewal(resource);
         Some(token)
     }
 
-    /// Gives all servers of a resource a token.
+    /// Gives a token to all servers of a resource.
     fn give(&self, resource: &str, token: &Token) {
         for server in self.servers() {
             server.sign_in(resource, token, &self.tokens);
         }
     }
 
-    fn servers(&self) -> Vec<Arc<Running>> {
-        let mut running = self.running.lock();
-        running.retain(|running| running.strong_count() > 0);
-        running.iter().filter_map(Weak::upgrade).collect()
+    fn servers(&self) -> Vec<Arc<SessionServer>> {
+        let mut servers = self.session_servers.lock();
+        servers.retain(|server| server.strong_count() > 0);
+        servers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn note(&self, running: &Arc<Running>) {
-        let mut all = self.running.lock();
-        all.retain(|running| running.strong_count() > 0);
-        all.push(Arc::downgrade(running));
+    fn note(&self, server: &Arc<SessionServer>) {
+        let mut all = self.session_servers.lock();
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(server));
     }
 }
 
@@ -202,7 +201,7 @@ impl fmt::Debug for McpRunner {
     }
 }
 
-/// How many processes start at the same time: most wait for a disk now and then, so a few more than there are cores.
+/// Returns the number of processes that start at the same time. Most wait for a disk now and then, so a few more than cores.
 fn starts_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * cores).clamp(4, 16)

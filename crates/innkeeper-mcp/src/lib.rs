@@ -1,20 +1,19 @@
-//! Runs MCP servers: starts them, watches them, calls their tools, and answers what they ask.
+//! Runs MCP servers: starts them, watches them, calls their tools, and answers their requests.
 //!
-//! It is the engine below the host's MCP servers, with types of its own. It knows nothing of sessions
-//! or of the Agent Host Protocol, and no type of the MCP library leaves it. [`McpRunner`] (`hosted.rs`)
-//! is what a host uses of it: the only part that knows what a session is.
+//! The engine (`engine.rs`) has types of its own and knows nothing of sessions or of the Agent Host Protocol. [`McpRunner`]
+//! (`hosted.rs`) is the adapter that a host uses.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **A server sees little.** The environment of a process is what its configuration names and a
-//!   minimal base ([`BaseEnvironment`]); it ends with everything it started.
-//! - **A server cannot take the host down.** Every message, list, log, wait and question has a bound
-//!   ([`Limits`]). An answer that is too large fails its own call and nothing else.
-//! - **A crash is seen**: calls fail with the reason, and the server is started again, a few times,
-//!   with growing delays ([`RestartPolicy`]).
-//! - **Tokens stay secret** and with their server ([`Server::sign_in`]): not in `Debug`, not in errors,
-//!   not in logs, not across redirects.
-//! - **A call goes on by itself** once somebody has signed in ([`Event::SignInNeeded`]).
+//! - **A server sees little.** The environment of a process is the one of its configuration and a minimal base
+//!   ([`BaseEnvironment`]). It ends with everything it started.
+//! - **A server cannot take the host down.** Every message, list, log, wait and question is bounded ([`Limits`]). An answer
+//!   that is too large fails its own call and nothing else.
+//! - **Crashes are reported.** Calls fail with the reason, and the server is restarted a few times with growing delays
+//!   ([`RestartPolicy`]).
+//! - **Tokens stay secret** and with their server ([`Server::sign_in`]): not in `Debug`, errors or logs, and not across
+//!   redirects.
+//! - **A call goes on by itself** once a user has signed in ([`Event::SignInNeeded`]).
 //!
 //! # Where to begin reading
 //!
@@ -25,17 +24,17 @@
 //!
 //! ```no_run
 //! use innkeeper_mcp::{
-//!     BaseEnvironment, Call, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport,
+//!     BaseEnvironment, Call, Server, ServerConfig, ServerState, Start, Stdio, ServerEnv, Transport,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let stdio = Stdio::new("npx", ["-y", "@modelcontextprotocol/server-everything"]);
-//! let surroundings = Surroundings {
+//! let server_env = ServerEnv {
 //!     environment: BaseEnvironment::of_process(),
-//!     ..Surroundings::default()
+//!     ..ServerEnv::default()
 //! };
-//! let server = Server::new(ServerConfig::new("everything", Transport::Stdio(stdio)), surroundings)?;
+//! let server = Server::new(ServerConfig::new("everything", Transport::Stdio(stdio)), server_env)?;
 //! server.start(Start::Blocking);
 //! let state = server.wait_for(|state| !matches!(state, ServerState::Starting { .. } | ServerState::Stopped)).await;
 //! println!("{state:?}, {} tools", server.tools().len());
@@ -53,10 +52,10 @@
 mod engine;
 mod hosted;
 
+pub use engine::app_channel::Allowed;
 pub use engine::ask::{Answer, Ask, AskSink, Question, Root};
 pub use engine::auth::{Renew, ResourceMetadata, SignIn, SignInReason};
 pub use engine::call::{Call, CallOutcome, Content};
-pub use engine::channel::Allowed;
 pub use engine::config::{
     BaseEnvironment, Limits, Placeholders, Remote, RestartPolicy, ServerConfig, Stdio, Syntax, Transport, expand,
 };
@@ -66,7 +65,7 @@ pub use engine::names::{MOST_NAME_CHARS, unique_names};
 pub use engine::pool::{Lease, Pool, Sharing};
 pub use engine::resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};
 pub use engine::secret::Token;
-pub use engine::server::{Offer, Permit, Progress, ProgressSink, Server, Start, Surroundings};
+pub use engine::server::{Offer, Permit, Progress, ProgressSink, Server, ServerEnv, Start};
 pub use engine::state::{CallId, Event, Events, List, LogMessage, ServerInfo, ServerState};
 pub use engine::tools::{Annotations, Tool};
 pub use engine::wire::http_client_without_redirects;

@@ -2,11 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
-#[path = "it/odd.rs"]
-mod odd;
-#[expect(dead_code, reason = "the other scenarios use the rest")]
-#[path = "it/odd_http.rs"]
-mod odd_http;
 #[expect(dead_code, reason = "the other scenarios use the rest")]
 #[path = "it/support.rs"]
 mod support;
@@ -15,16 +10,14 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use innkeeper_mcp::{ServerState, Token};
-use odd_http::OddHttp;
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 use serde_json::json;
-use support::{call, odd, ready, settled, started, until};
+use support::{HttpConfig as _, call, odd, ready, settled, started, until};
 
 /// The odd server itself, when this program is started as one.
 #[test]
 fn odd_server() {
-    if let Ok(kind) = std::env::var(odd::KIND) {
-        odd::serve(&kind);
-    }
+    innkeeper_testkit::misbehaving_server::serve_if_asked();
 }
 
 #[derive(Clone, Default)]
@@ -48,7 +41,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn auth12_no_token_and_no_secret_stands_in_the_log_and_no_server_fills_it() {
+async fn auth12_the_log_has_no_secrets_and_is_bounded() {
     let log = Log::default();
     let writer = log.clone();
     tracing_subscriber::fmt()
@@ -57,7 +50,7 @@ async fn auth12_no_token_and_no_secret_stands_in_the_log_and_no_server_fills_it(
         .init();
 
     // A token that is refused, by a server that says it again; then one that is good.
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());
     settled(&server).await;

@@ -8,6 +8,8 @@ pub mod embedded;
 pub mod fuzzing;
 pub mod journal;
 pub mod logs;
+pub mod misbehaving_http_server;
+pub mod misbehaving_server;
 pub mod model_server;
 pub mod mutation;
 pub mod oauth;

@@ -1,4 +1,4 @@
-//! What servers ask: a model's words, or a person's.
+//! The questions of servers: for a model, or for a user.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::engine::state::CallId;
 
-/// How many questions of one server can be open at once.
+/// The number of questions of one server that can be open at once.
 const MOST_OPEN: usize = 16;
 
-/// A question of a server. Dropped, it is declined.
+/// A question of a server. Dropping it declines it.
 #[derive(Debug)]
 pub struct Ask {
-    /// Who asks.
+    /// The server.
     pub server: String,
-    /// The call that it asks for, as far as that can be told.
+    /// The call that it belongs to, if that is known.
     pub call: Option<CallId>,
-    /// What it asks.
+    /// The question.
     pub question: Question,
     answer: oneshot::Sender<Answer>,
 }
 
-/// What a server asks.
+/// A question of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Question {
-    /// `sampling/createMessage`: a model should go on. These are its parameters.
+    /// `sampling/createMessage`: a request for a model, with these parameters.
     Sampling(Value),
-    /// `elicitation/create`: a person should fill in a form.
+    /// `elicitation/create`: a form for a user.
     Form {
-        /// What the server says.
+        /// The message of the server.
         message: String,
         /// The fields, as a JSON schema.
         schema: Value,
     },
-    /// `elicitation/create`: a person should visit an address. Nothing is opened without asking.
+    /// `elicitation/create`: an address for a user to visit. Nothing is opened without asking.
     Url {
-        /// What the server says.
+        /// The message of the server.
         message: String,
         /// The address.
         url: String,
-        /// What the server calls it.
+        /// The id of the server for it.
         id: Option<String>,
     },
 }
@@ -53,44 +53,44 @@ pub enum Question {
 pub enum Answer {
     /// The result of `sampling/createMessage`.
     Sampled(Value),
-    /// A person said yes, with the fields of the form.
+    /// A user accepted, with the fields of the form.
     Accepted(Option<Value>),
-    /// A person, or the host, said no.
+    /// A user, or the host, declined.
     Declined,
-    /// A person wanted nothing to do with it.
+    /// A user dismissed the question.
     Cancelled,
-    /// It cannot be answered, for this reason.
+    /// It cannot be answered.
     Refused {
-        /// The code of JSON-RPC.
+        /// The JSON-RPC code.
         code: i32,
-        /// In words for the server.
+        /// The reason, for the server.
         message: String,
     },
 }
 
 impl Ask {
-    /// Answers. Whoever asked may have gone away meanwhile; that is no error.
+    /// Answers. The server may not wait any more; that is no error.
     pub fn answer(self, answer: Answer) {
         let _ = self.answer.send(answer);
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns true if the server does not wait for the answer any more.
     pub fn is_gone(&self) -> bool {
         self.answer.is_closed()
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until the server does not wait for the answer any more.
     pub async fn gone(&mut self) {
         self.answer.closed().await;
     }
 }
 
-/// Takes questions. It must not wait: it hands them on.
+/// Takes questions. It must not block: it hands them on.
 #[derive(Clone)]
 pub struct AskSink(Arc<dyn Fn(Ask) + Send + Sync>);
 
 impl AskSink {
-    /// Hands questions to a function.
+    /// Wraps a function that takes questions.
     pub fn new(take: impl Fn(Ask) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
@@ -109,28 +109,28 @@ impl fmt::Debug for AskSink {
 /// A directory that a server may work in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Its `file:` address.
+    /// Its `file:` URI.
     pub uri: String,
-    /// What people call it.
+    /// Its name for users.
     pub name: Option<String>,
 }
 
 /// Why a question got no answer, as the server is told.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// Nothing of this kind is answered here.
+    /// Questions of this kind are not answered.
     UnknownMethod,
     /// Too many questions are open.
     TooMany,
-    /// Somebody said no.
+    /// A user declined.
     Declined,
-    /// It makes no sense, or went wrong.
+    /// It is invalid, or failed.
     Refused { code: i32, message: String },
 }
 
 /// Answers the questions of one server.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct QuestionHandler {
     server: String,
     sink: Option<AskSink>,
     roots: watch::Receiver<Vec<Root>>,
@@ -138,7 +138,7 @@ pub(crate) struct Asker {
     room: Semaphore,
 }
 
-impl Asker {
+impl QuestionHandler {
     pub(crate) fn new(
         server: String,
         sink: Option<AskSink>,
@@ -154,7 +154,7 @@ impl Asker {
         }
     }
 
-    /// Answers, or has somebody answer. A call that brought a sink of its own is asked first.
+    /// Answers a question, or asks the sink. The sink of the call comes first.
     pub(crate) async fn answer(
         &self,
         method: &str,
@@ -236,13 +236,13 @@ fn elicitation(params: &Value) -> Question {
 mod tests {
     use super::*;
 
-    fn asker(sink: impl Fn(Ask) + Send + Sync + 'static) -> Asker {
+    fn asker(sink: impl Fn(Ask) + Send + Sync + 'static) -> QuestionHandler {
         let roots = vec![Root {
             uri: "file:///w".into(),
             name: Some("w".into()),
         }];
         let (_, roots) = watch::channel(roots);
-        Asker::new("s".into(), Some(AskSink::new(sink)), roots, Duration::from_secs(5))
+        QuestionHandler::new("s".into(), Some(AskSink::new(sink)), roots, Duration::from_secs(5))
     }
 
     #[tokio::test]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_reach_the_server_in_its_words() {
+    async fn answers_have_the_form_that_the_protocol_says() {
         let asker = asker(|ask| match &ask.question {
             Question::Sampling(_) => ask.answer(Answer::Sampled(json!({ "role": "assistant" }))),
             Question::Form { .. } => ask.answer(Answer::Accepted(Some(json!({ "a": 1 })))),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_with_a_sink_of_its_own_is_asked_itself() {
+    async fn the_sink_of_a_call_gets_its_questions() {
         let asker = asker(|_| panic!("the call is asked"));
         let own = AskSink::new(|ask| {
             assert!(ask.call.is_some());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_cannot_pile_up_questions() {
+    async fn the_number_of_open_questions_is_bounded() {
         let open = Arc::new(std::sync::Mutex::new(Vec::new()));
         let keep = open.clone();
         let asker = Arc::new(asker(move |ask| keep.lock().unwrap().push(ask)));

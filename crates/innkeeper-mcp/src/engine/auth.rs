@@ -1,9 +1,8 @@
-//! Signing in to a server: what it demands, and the token it was given.
+//! Signing in to a server: the sign-in that it demands, and the token that it got.
 //!
-//! The host's clients get tokens. This crate says what is needed ([`SignIn`]), is given a [`Token`], and
-//! sends it to the one server whose resource it is for (T16). When a server does not accept its token any
-//! more, somebody may have a newer one before people are asked ([`Renew`]); with what it takes to get one,
-//! that is `exchange.rs`.
+//! Clients of the host get tokens. The engine describes the sign-in ([`SignIn`]), takes a [`Token`], and sends it to the one
+//! server whose resource it is for (T16). When a server does not accept its token any more, the host may have a newer one
+//! ([`Renew`]), and users are asked only if it has none.
 
 mod challenge;
 mod metadata;
@@ -22,72 +21,71 @@ pub(crate) use self::metadata::{Metadata, bounded_scopes, bounded_text, canonica
 pub use self::renew::Renew;
 use crate::engine::secret::{Scrubber, Token};
 
-/// What somebody has to sign in for (MCP-07, MCP-08).
+/// A sign-in that a server demands (MCP-07, MCP-08).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SignIn {
-    /// Why.
+    /// The reason.
     pub reason: SignInReason,
-    /// What the token is for, and who gives it out.
+    /// The resource, and its authorization servers.
     pub resource: ResourceMetadata,
     /// The scopes that the server asked for.
     pub required_scopes: Option<Vec<String>>,
-    /// The client that people have registered for it.
+    /// The OAuth client that users have registered for it.
     pub oauth_client_id: Option<String>,
-    /// What the server says about it.
+    /// The description of the server.
     pub description: Option<String>,
 }
 
-/// Why somebody has to sign in.
+/// Why a sign-in is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignInReason {
-    /// No token was given.
+    /// There was no token.
     Required,
     /// The token is not accepted any more.
     Expired,
     /// The server has never accepted the token.
     Refused,
-    /// The token does not allow this.
+    /// The token does not grant this.
     InsufficientScope,
 }
 
 /// A protected resource (RFC 9728).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceMetadata {
-    /// The canonical address of the server (RFC 8707); tokens are bound to it.
+    /// The canonical address of the server (RFC 8707), which tokens are bound to.
     pub resource: String,
-    /// Who gives out tokens.
+    /// The authorization servers.
     pub authorization_servers: Vec<String>,
-    /// The document, with the names of the RFC. Its `resource` and `authorization_servers` are those
-    /// above.
+    /// The metadata document. Its `resource` and `authorization_servers` are those above.
     pub document: serde_json::Value,
 }
 
-/// So many earlier tokens are hidden as well: one may have been sent before another came.
+/// The number of earlier tokens that are hidden as well: one may have been sent before another came.
 const REMEMBERED: usize = 4;
 
 /// The token of one server.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     current: watch::Sender<Current>,
-    /// The newest generation that the server has accepted. Apart from the token, so that nobody who waits for another
-    /// one is woken by it.
+    /// The newest generation that the server has accepted. Kept apart from the token, so that it does not wake tasks that
+    /// wait for another token.
     accepted: AtomicU64,
-    /// The generation that is not sent, because the server did not start with it; 0 if there is none.
+    /// The generation that is withheld because the server did not start with it; 0 if there is none.
     withheld: AtomicU64,
 }
 
 #[derive(Clone, Default)]
 struct Current {
-    /// What tokens are bound to. It stands beside the token, so that none counts for another resource even for a
-    /// moment (T16).
+    /// The resource that tokens are bound to. Stored with the token, so that no token is ever used for another resource
+    /// (T16).
     resource: String,
     token: Option<Token>,
     good_until: Option<Instant>,
-    /// Counts the tokens that were set.
+    /// The number of tokens that were set.
     generation: u64,
-    /// Those that were set last, the newest at the end, to be hidden.
+    /// The last tokens that were set, the newest last, to be hidden.
     sent: VecDeque<String>,
-    /// Whether there ever was one: without, a refusal means "required" and not "expired".
+    /// True if there ever was one: otherwise a refusal means "required" and not "expired".
     had_one: bool,
 }
 
@@ -100,21 +98,21 @@ impl fmt::Debug for Current {
     }
 }
 
-/// A token as it was at one moment, to be sent.
+/// A token at one moment, to be sent.
 pub(crate) struct Bearer {
     pub(crate) value: Option<String>,
     pub(crate) generation: u64,
     pub(crate) history: TokenHistory,
 }
 
-/// The history of the token of a request, which decides why it was refused.
+/// The history of the token of a request. It decides why the request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenHistory {
-    /// There was none.
+    /// There was no token.
     None,
     /// No server has accepted it yet.
     Untried,
-    /// It was accepted before, or its time is over.
+    /// It was accepted before, or it has expired.
     Used,
 }
 
@@ -130,7 +128,7 @@ impl Credentials {
         }
     }
 
-    /// Sends a token that no server has accepted no more, until another one is set. Says whether there is such a token.
+    /// Withholds a token that no server has accepted, until another one is set. Returns true if there is such a token.
     pub(crate) fn withhold_untried(&self) -> bool {
         let bearer = self.bearer();
         let is_untried = bearer.value.is_some() && bearer.history == TokenHistory::Untried;
@@ -140,30 +138,30 @@ impl Credentials {
         is_untried
     }
 
-    /// Whether the token is not sent.
+    /// Returns true if the token is withheld.
     pub(crate) fn is_withheld(&self) -> bool {
         let generation = self.generation();
         generation > 0 && self.withheld.load(Ordering::Relaxed) == generation
     }
 
-    /// Sends the token again that was withheld.
+    /// Sends a withheld token again.
     pub(crate) fn withhold_nothing(&self) {
         self.withheld.store(0, Ordering::Relaxed);
     }
 
-    /// The server has accepted a token.
+    /// Records that the server has accepted a token.
     pub(crate) fn was_accepted(&self, bearer: &Bearer) {
         if bearer.value.is_some() {
             self.accepted.fetch_max(bearer.generation, Ordering::Relaxed);
         }
     }
 
-    /// What tokens are bound to.
+    /// Returns the resource that tokens are bound to.
     pub(crate) fn resource(&self) -> String {
         self.current.borrow().resource.clone()
     }
 
-    /// The server has told its resource. A token that was for another one goes (T16). Says whether it is another.
+    /// Sets the resource that the server named, and removes a token for another one (T16). Returns true if it is another one.
     pub(crate) fn set_resource(&self, resource: &str) -> bool {
         self.current.send_if_modified(|current| {
             let is_another = current.resource != resource;
@@ -175,8 +173,8 @@ impl Credentials {
         })
     }
 
-    /// Sets the token for a resource; an empty one or none takes it away (AUTH-05). Where tokens are bound to
-    /// another one nothing changes, and that one is told.
+    /// Sets the token for a resource; an empty token or none removes it (AUTH-05). If tokens are bound to another resource,
+    /// nothing changes and that resource is returned.
     pub(crate) fn set(&self, resource: &str, token: Option<Token>) -> Result<(), String> {
         let token = token.filter(|token| !token.expose().is_empty());
         let mut expected = None;
@@ -191,7 +189,7 @@ impl Credentials {
         expected.map_or(Ok(()), Err)
     }
 
-    /// What to send now. A token whose time is over is not sent (AUTH-06).
+    /// Returns the token to send now. An expired token is not sent (AUTH-06).
     pub(crate) fn bearer(&self) -> Bearer {
         let current = self.current.borrow();
         let is_good = current.good_until.is_none_or(|until| Instant::now() < until);
@@ -214,12 +212,12 @@ impl Credentials {
         }
     }
 
-    /// The token that was set last, whether it is good or not.
+    /// Returns the token that was set last, valid or not.
     pub(crate) fn token(&self) -> Option<Token> {
         self.current.borrow().token.clone()
     }
 
-    /// How many tokens have been set.
+    /// Returns the number of tokens that were set.
     pub(crate) fn generation(&self) -> u64 {
         self.current.borrow().generation
     }
@@ -232,19 +230,19 @@ impl Credentials {
         let _ = changes.wait_for(is_newer).await;
     }
 
-    /// The scopes that the token is known to grant.
+    /// Returns the scopes that the token is known to grant.
     pub(crate) fn scopes(&self) -> Vec<String> {
         let current = self.current.borrow();
         let scopes = current.token.as_ref().and_then(|token| token.scopes.clone());
         scopes.unwrap_or_default()
     }
 
-    /// Hides the token in a message of the server, which is almost always as it was.
+    /// Hides the token in a message of the server, which is almost always unchanged.
     pub(crate) fn hide<'a>(&self, message: &'a str) -> Cow<'a, str> {
         let is_said = {
             let current = self.current.borrow();
             let mut sent = current.sent.iter();
-            // A token is written in JSON as it is, unless somebody gave one with quotes in it.
+            // JSON does not change a token, unless it contains quotes.
             sent.any(|token| message.contains(token.as_str()) || token.contains(['"', '\\']))
         };
         match is_said {
@@ -253,7 +251,7 @@ impl Credentials {
         }
     }
 
-    /// Hides the token in text, also one that was sent and has been replaced or taken away since (AUTH-12).
+    /// Hides the token in text, also one that was sent and has been replaced or removed since (AUTH-12).
     pub(crate) fn scrub(&self, scrubber: &Scrubber, text: &str) -> String {
         let current = self.current.borrow();
         if current.sent.is_empty() {
@@ -273,7 +271,7 @@ impl Current {
             .as_ref()
             .and_then(|token| token.expires_in)
             .and_then(|time| Instant::now().checked_add(time));
-        // Whoever takes a token away signs out: the next sign-in is the first again.
+        // Removing a token signs out: the next sign-in is the first again.
         self.had_one = token.is_some();
         if let Some(token) = &token {
             self.sent.retain(|sent| sent != token.expose());
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn auth06_a_token_is_not_sent_after_its_time() {
+    fn auth06_an_expired_token_is_not_sent() {
         let credentials = Credentials::new(RESOURCE.into());
         assert_eq!(credentials.bearer().history, TokenHistory::None);
         let mut token = Token::new("t");
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn auth06_only_a_token_that_was_never_accepted_is_withheld_and_only_until_another_one_comes() {
+    fn auth06_a_token_that_was_never_accepted_is_withheld_until_the_next_one() {
         let credentials = Credentials::new(RESOURCE.into());
         assert!(!credentials.withhold_untried());
         give(&credentials, Some(Token::new("first")));
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn auth12_a_token_that_was_sent_is_hidden_though_another_came_or_none() {
+    fn auth12_replaced_and_removed_tokens_stay_hidden() {
         let credentials = Credentials::new(RESOURCE.into());
         give(&credentials, Some(Token::new("first-token")));
         give(&credentials, Some(Token::new("second-token")));
@@ -384,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_a_token_counts_for_no_other_resource_not_even_for_a_moment() {
+    fn t16_a_token_is_never_used_for_another_resource() {
         let credentials = Credentials::new(RESOURCE.into());
         give(&credentials, Some(Token::new("first-token")));
         assert!(!credentials.set_resource(RESOURCE) && credentials.bearer().value.is_some());

@@ -1,4 +1,4 @@
-//! Calls of tools.
+//! Tool calls.
 
 mod content;
 
@@ -20,34 +20,34 @@ use crate::engine::error::Error;
 use crate::engine::server::{CallContext, ProgressSink, Request, Server};
 use crate::engine::state::CallId;
 
-/// A call of a tool. Dropping the future of [`Server::call`] cancels it as well.
+/// A tool call. Dropping the future of [`Server::call`] cancels it as well.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What events and questions name it by.
+    /// The id in events and questions.
     pub id: CallId,
-    /// The tool, as its server calls it.
+    /// The tool, as its server names it.
     pub tool: String,
-    /// What it is given.
+    /// The arguments.
     pub arguments: Map<String, Value>,
-    /// The same as JSON with all digits of its numbers, if the object may have lost some. It is what is sent.
+    /// The arguments as JSON with all digits of their numbers, if the object may have lost some. This is what is sent.
     pub exact_arguments: Option<String>,
     /// `_meta` of the request.
     pub meta: Option<Map<String, Value>>,
-    /// Cancels it; the server is told.
+    /// Cancels the call; the server is told.
     pub cancel: CancellationToken,
-    /// Takes reports of progress.
+    /// Takes progress reports.
     pub progress: Option<ProgressSink>,
-    /// Takes the questions that the server asks for it.
+    /// Takes the questions of the server during this call.
     pub asks: Option<AskSink>,
-    /// On whose behalf it is made, where several share a server: what the server asks without saying for
-    /// which call goes to nobody while calls of several are under way.
+    /// The session of the call, where sessions share a server. A question without a call is declined while calls of several
+    /// sessions are under way.
     pub session: Option<Arc<str>>,
-    /// How long it may take without a sign of life; as the server's limits say, if it is not said.
+    /// The timeout without progress; by default the one of the limits.
     pub time: Option<Duration>,
 }
 
 impl Call {
-    /// A call with arguments.
+    /// Returns a call with arguments.
     pub fn new(tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
         Self {
             id: CallId::new(),
@@ -64,7 +64,7 @@ impl Call {
     }
 
     fn into_request(self, limits: &Limits) -> Request {
-        // What is no JSON is not sent.
+        // Text that is no JSON is not sent.
         let exact = self.exact_arguments.and_then(|text| RawValue::from_string(text).ok());
         let mut params = Map::new();
         params.insert("name".to_owned(), Value::String(self.tool));
@@ -90,26 +90,25 @@ impl Call {
     }
 }
 
-/// What a tool gave back. That it failed is a result as well; that it could not be asked is an
-/// [`Error`].
+/// The result of a tool. A tool that failed has a result; a call that could not be made has an [`Error`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallOutcome {
-    /// Whether the tool says that it failed.
+    /// True if the tool reports a failure.
     pub is_error: bool,
-    /// What it gave back, within bounds.
+    /// The content, bounded.
     pub content: Vec<Content>,
-    /// The same for programs, unless it is larger than what is shown.
+    /// The structured content, unless it exceeds the bound.
     pub structured: Option<Value>,
-    /// The same as it was written, if it has numbers that the value above does not hold exactly.
+    /// The structured content as the server wrote it, if it has numbers that the value does not hold exactly.
     pub exact_structured: Option<String>,
-    /// `_meta` of the result, as it was written.
+    /// `_meta` of the result, as the server wrote it.
     pub meta: Option<Map<String, Value>>,
-    /// The whole result as JSON, if something had to be left out of the above.
+    /// The whole result as JSON, if something was left out of the above.
     pub whole: Option<Bytes>,
 }
 
 impl CallOutcome {
-    /// All its text, for models that take nothing else.
+    /// Returns all text of the result, for models that take nothing else.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
         texts.join("\n")
@@ -143,7 +142,7 @@ impl CallOutcome {
     }
 }
 
-/// As much of a result as it takes to see how it was written.
+/// The members of a result that show how it was written.
 #[derive(Deserialize)]
 struct Written<'a> {
     #[serde(borrow, default, rename = "structuredContent")]
@@ -151,7 +150,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// The text of the result for programs, if it has numbers that lose digits when they are read.
+    /// Returns the structured content as text, if it has numbers that lose digits when they are read.
     fn exact(&self) -> Option<String> {
         let text = self.structured?.get();
         (!numbers_fit(text)).then(|| compact(text))
@@ -159,8 +158,8 @@ impl Written<'_> {
 }
 
 impl Server {
-    /// Calls a tool. It waits for a server that starts, and for somebody to sign in where that is
-    /// needed ([`crate::Event::SignInNeeded`]).
+    /// Calls a tool. It waits for a server that starts, and for a sign-in if one is needed
+    /// ([`crate::Event::SignInNeeded`]).
     pub async fn call(&self, call: Call) -> Result<CallOutcome, Error> {
         let limits = &self.config().limits;
         let text = self.shared().request(call.into_request(limits)).await?;

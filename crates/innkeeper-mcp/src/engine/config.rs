@@ -1,4 +1,4 @@
-//! What to run: the configuration of a server, its limits, and how it is restarted.
+//! The configuration of a server, its limits, and its restart policy.
 
 mod environment;
 mod expand;
@@ -11,21 +11,21 @@ use std::time::Duration;
 pub use self::environment::BaseEnvironment;
 pub use self::expand::{Placeholders, Syntax, expand};
 
-/// A server that can be run. Two equal configurations are the same server for the [`crate::Pool`].
+/// A server that can be run. Equal configurations are the same server for the [`crate::Pool`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerConfig {
-    /// What people call it. It stands in messages and in front of the names of its tools.
+    /// The name that users know. It is part of messages and of tool names.
     pub name: String,
     /// How to reach it.
     pub transport: Transport,
-    /// How long and how much.
+    /// Timeouts and bounds.
     pub limits: Limits,
-    /// What happens after a crash.
+    /// The restart policy.
     pub restart: RestartPolicy,
 }
 
 impl ServerConfig {
-    /// A server with limits and restarts as they usually are.
+    /// Returns a configuration with the default limits and restart policy.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
@@ -39,29 +39,29 @@ impl ServerConfig {
 /// How to reach a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// A process, spoken to over its standard input and output.
+    /// A process, over its standard input and output.
     Stdio(Stdio),
-    /// An address that speaks streamable HTTP.
+    /// An address with streamable HTTP.
     Http(Remote),
-    /// An address that speaks the HTTP with server-sent events of 2024-11-05.
+    /// An address with the HTTP transport with server-sent events of 2024-11-05.
     Sse(Remote),
 }
 
 /// A process to run. `Debug` leaves out the values of its environment (T15).
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Stdio {
-    /// The program: a path, or a name that is looked up in `PATH`. Never a line for a shell.
+    /// The program: a path, or a name that is looked up in `PATH`. Never a shell command line.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Where it runs; where the host runs, if it is not said.
+    /// Its working directory; by default the one of the host.
     pub cwd: Option<PathBuf>,
-    /// What its environment has besides the [`BaseEnvironment`]; `None` takes a variable away.
+    /// The variables besides the [`BaseEnvironment`]; `None` removes a variable.
     pub env: BTreeMap<String, Option<String>>,
 }
 
 impl Stdio {
-    /// A program with arguments.
+    /// Returns a program with arguments.
     pub fn new(command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             command: command.into(),
@@ -87,14 +87,14 @@ impl fmt::Debug for Stdio {
 pub struct Remote {
     /// The address: `https`, or `http` where the configuration says so.
     pub url: String,
-    /// Headers for every request. They go to this address only.
+    /// Headers for every request. They are sent to this address only.
     pub headers: BTreeMap<String, String>,
-    /// The client that people have registered with the authorization server, for whoever signs in.
+    /// The OAuth client that users have registered with the authorization server.
     pub oauth_client_id: Option<String>,
 }
 
 impl Remote {
-    /// An address without headers.
+    /// Returns an address without headers.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -114,38 +114,38 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// How long things may take, and how much may come.
+/// Timeouts and bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// From the start of a server until it has introduced itself, and as much again until it has told its tools.
+    /// From the start of a server until it has introduced itself, and again until it has listed its tools.
     pub start_time: Duration,
     /// For a list, a resource or a prompt.
     pub request_time: Duration,
-    /// For a call without any sign of life; each report of progress begins it anew.
+    /// For a call without any progress. Each progress report restarts it.
     pub call_time: Duration,
-    /// For a call in all, whatever it reports.
+    /// For a whole call, whatever it reports.
     pub call_time_max: Duration,
-    /// How long a call waits for somebody to sign in.
+    /// For a call that waits for a sign-in.
     pub sign_in_time: Duration,
-    /// How long a question of the server waits for its answer.
+    /// For a question of the server.
     pub answer_time: Duration,
-    /// How long a process has to end by itself before it is killed.
+    /// For a process to end by itself before it is killed.
     pub stop_time: Duration,
-    /// Most bytes of one message; a longer answer fails its call (T26).
+    /// The largest message. A larger answer fails its call (T26).
     pub message_bytes: usize,
-    /// Most bytes of text that a call hands back; the whole is kept aside.
+    /// The largest text that a call returns. The whole is kept aside.
     pub shown_bytes: usize,
-    /// Most bytes of one picture, sound or other blob that a call hands back.
+    /// The largest picture, sound or other blob that a call returns.
     pub blob_bytes: usize,
-    /// Most tools, resources, templates or prompts of one list.
+    /// The number of tools, resources, templates or prompts of one list.
     pub list_entries: usize,
-    /// Most bytes of one list.
+    /// The size of one list.
     pub list_bytes: usize,
-    /// Most bytes kept of what a process writes to its standard error.
+    /// The size of the standard error that is kept.
     pub stderr_bytes: usize,
-    /// How often a server behind an address is asked whether it is there, when nobody asks it anything else.
-    pub look_after: Duration,
-    /// How long a changed list rests before it is fetched, so that many changes cost one request.
+    /// How often an idle server behind an address is checked.
+    pub presence_interval: Duration,
+    /// The pause between a change of a list and fetching it, so that many changes cost one request.
     pub change_rest: Duration,
 }
 
@@ -165,24 +165,24 @@ impl Default for Limits {
             list_entries: 1000,
             list_bytes: 4 << 20,
             stderr_bytes: 64 << 10,
-            look_after: Duration::from_secs(300),
+            presence_interval: Duration::from_secs(300),
             change_rest: Duration::from_millis(300),
         }
     }
 }
 
-/// What happens after a crash (F3).
+/// The restart policy after crashes (F3).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestartPolicy {
-    /// How often in a row it is started again.
+    /// The number of restarts in a row.
     pub attempts: u32,
-    /// The least time between two starts; it doubles with every attempt.
+    /// The shortest time between two starts. It doubles with every attempt.
     pub delay: Duration,
-    /// The most that it grows to.
+    /// The longest time between two starts.
     pub delay_max: Duration,
-    /// How often a server behind an address that was ready once is looked for after all these.
+    /// The interval after all attempts, for a server behind an address that was ready once.
     pub away: Duration,
-    /// How long a server must have been ready for its crashes to be forgotten.
+    /// The time that a server must have been ready for its crashes to be forgotten.
     pub healthy_after: Duration,
 }
 
@@ -199,8 +199,7 @@ impl Default for RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// How long to wait before attempt number `attempt` (from 0), after a life of `lived`; nothing
-    /// when it is given up.
+    /// Returns the delay before attempt number `attempt` (from 0), after a run of `lived`; nothing when the server is given up.
     pub(crate) fn delay(&self, attempt: u32, lived: Duration) -> Option<Duration> {
         if attempt >= self.attempts {
             return None;
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f3_restarts_are_spaced_and_end() {
+    fn f3_restart_delays_grow_and_restarts_end() {
         let policy = RestartPolicy::default();
         let delays: Vec<_> = (0..6)
             .map(|attempt| policy.delay(attempt, Duration::ZERO).map(|delay| delay.as_secs()))

@@ -1,4 +1,4 @@
-//! What can go wrong with a request to a server, in words for people.
+//! The errors of requests to a server, with messages for users.
 
 use std::time::Duration;
 
@@ -10,107 +10,107 @@ use crate::engine::auth::SignIn;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It does not run, so that nothing was sent.
+    /// The server does not run, and nothing was sent.
     #[error("the MCP server `{server}` is not running: {why}")]
     NotRunning {
-        /// Which.
+        /// The server.
         server: String,
-        /// What it does instead, and what to do.
+        /// Its state, and what to do.
         why: String,
     },
-    /// It ended, or the connection to it did, while the request was under way.
+    /// The server or the connection ended during the request.
     #[error("the MCP server `{server}` ended before it answered: {why}")]
     Ended {
-        /// Which.
+        /// The server.
         server: String,
-        /// What is known about it.
+        /// The reason, as far as it is known.
         why: String,
     },
-    /// It could not be reached, or what came back was no MCP.
+    /// The server could not be reached, or its answer was not MCP.
     #[error("the MCP server `{server}` cannot be reached: {why}")]
     Unreachable {
-        /// Which.
+        /// The server.
         server: String,
-        /// What is known about it.
+        /// The reason, as far as it is known.
         why: String,
     },
-    /// It answered with an error of the protocol.
+    /// The server answered with a protocol error.
     #[error("the MCP server `{server}` refused: {message}")]
     Refused {
-        /// Which.
+        /// The server.
         server: String,
-        /// The code of JSON-RPC.
+        /// The JSON-RPC code.
         code: i64,
-        /// What it says.
+        /// The message.
         message: String,
-        /// What it adds.
+        /// The data.
         data: Option<Value>,
     },
-    /// It took too long. The server was told to stop.
+    /// The request took too long. The server was told to stop.
     #[error("the MCP server `{server}` did not answer within {} s, and was told to stop: ask for less at once, or \
              give calls more time", time.as_secs())]
     TimeOver {
-        /// Which.
+        /// The server.
         server: String,
-        /// How long it had.
+        /// The timeout.
         time: Duration,
     },
-    /// Whoever asked does not want it any more. The server was told to stop.
+    /// The caller cancelled the request. The server was told to stop.
     #[error("the request was cancelled")]
     Cancelled,
-    /// Somebody has to sign in first, and nobody did in time; what Apps want does not wait.
-    #[error("the MCP server `{server}` wants somebody to sign in first, and nobody did: sign in, then try again")]
+    /// A sign-in is needed, and none came in time. Requests of Apps do not wait for one.
+    #[error("the MCP server `{server}` needs a sign-in, and no user signed in: sign in, then try again")]
     SignInNeeded {
-        /// Which.
+        /// The server.
         server: String,
-        /// What for.
+        /// The sign-in.
         sign_in: Box<SignIn>,
     },
-    /// The answer is larger than anything that is taken.
+    /// The answer exceeds the bound.
     #[error("the answer of the MCP server `{server}` is too large and was left out: ask for less")]
     TooLarge {
-        /// Which.
+        /// The server.
         server: String,
     },
     /// The answer is not what the protocol says.
     #[error("the answer of the MCP server `{server}` cannot be understood: {why}")]
     NotUnderstood {
-        /// Which.
+        /// The server.
         server: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The server does not offer it, or the caller was not allowed it.
+    /// The server does not offer it, or the caller may not use it.
     #[error("the MCP server `{server}` does not offer `{what}`")]
     NotOffered {
-        /// Which.
+        /// The server.
         server: String,
-        /// A method, or a tool.
+        /// The method, or the tool.
         what: String,
     },
 }
 
-/// Why a configuration cannot be run at all.
+/// Why a configuration cannot be run.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the address `{0}` cannot be used: give an `https` or `http` address")]
     Address(String),
-    /// A header is none.
+    /// A header is invalid.
     #[error("the header `{0}` cannot be sent: its name or its value has characters that headers cannot have")]
     Header(String),
-    /// No HTTP client could be made.
+    /// No HTTP client could be built.
     #[error("no HTTPS connection can be made on this machine: {0}")]
     Http(String),
 }
 
-/// Why a token was not taken.
+/// Why a token was refused.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the token is for `{given}`, but this server is `{expected}`: tokens are sent to their own server only")]
 pub struct WrongResource {
-    /// What the token is for.
+    /// The resource of the token.
     pub given: String,
-    /// What the server is.
+    /// The resource of the server.
     pub expected: String,
 }

@@ -1,33 +1,33 @@
-//! The pictures that servers show themselves with.
+//! The icons of servers.
 //!
-//! They stand in the state of every session that has the server, and every client gets them: so they are few
-//! and small, and clients are sent nowhere but to the web (F17).
+//! They are in the state of every session that has the server, and are sent to every client: so they are few and small, and
+//! only web addresses are passed on (F17).
 
 use serde_json::Value;
 
 use crate::engine::paging::text;
 
-/// Most pictures of one server.
+/// The number of icons of one server.
 const MOST_ICONS: usize = 4;
-/// The longest address, and the largest picture that stands in one.
+/// The longest address, and the largest `data:` icon.
 const MOST_ADDRESS_BYTES: usize = 2 << 10;
 const MOST_DATA_BYTES: usize = 4 << 10;
-/// Most pictures that stand in their addresses.
+/// The number of `data:` icons.
 const MOST_DATA: usize = 2;
-/// Most sizes of one picture, and the longest word about it.
+/// The number of sizes of one icon, and the longest media type.
 const MOST_SIZES: usize = 8;
 const MOST_WORD_BYTES: usize = 64;
 
-/// A picture of a server.
+/// An icon of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icon {
     /// An `https:` address, or the picture itself as a `data:` address.
     pub src: String,
-    /// Its media type, if the server says it.
+    /// The media type, if it is known.
     pub content_type: Option<String>,
-    /// The sizes that it is for, such as `48x48`.
+    /// The sizes, such as `48x48`.
     pub sizes: Vec<String>,
-    /// Whether it is for a `light` or a `dark` background.
+    /// The background that it is for: `light` or `dark`.
     pub theme: Option<String>,
 }
 

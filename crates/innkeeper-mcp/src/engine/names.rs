@@ -1,24 +1,23 @@
-//! Names of tools that are unique across servers, as models take them.
+//! Tool names for models that are unique across servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_std::text::prefix;
 use sha2::{Digest as _, Sha256};
 
-/// The longest name that model providers take.
+/// The longest name that model providers accept.
 pub const MOST_NAME_CHARS: usize = 64;
 const SEPARATOR: &str = "__";
-/// How many digits of a digest tell apart what would have the same name.
+/// The number of digits of a digest that makes a name unique.
 const DIGITS: usize = 8;
-/// The least that is left for the name of a server.
+/// The shortest part that is left of the name of a server.
 const LEAST_SERVER_CHARS: usize = 8;
 
-/// Names tools `server__tool`, with letters, digits, `_` and `-` only, at most
-/// [`MOST_NAME_CHARS`] long, and all different. The result stands in the order of the input.
+/// Returns the names `server__tool`, with letters, digits, `_` and `-` only, at most [`MOST_NAME_CHARS`] long, all different, in
+/// the order of the input.
 ///
-/// A name depends on its own server and tool, and on whether another one would be the same; it does
-/// not depend on the order. So a tool keeps its name when other servers come and go, unless it
-/// collides with one of theirs.
+/// A name depends on its own server and tool, and on whether another one would be the same; not on the order. So a tool
+/// keeps its name when other servers come and go, unless it collides with one of theirs.
 pub fn unique_names<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let tools: Vec<(&str, &str)> = tools.into_iter().collect();
     let plain: Vec<Option<String>> = tools.iter().map(|(server, tool)| plain_name(server, tool)).collect();
@@ -33,7 +32,7 @@ pub fn unique_names<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
             Some(name) if uses.get(name.as_str()) == Some(&1) => name.clone(),
             Some(_) | None => digest_name(server, tool, 0),
         };
-        // The very same tool twice, or a name that was made to look like a digest.
+        // The very same tool twice, or a name that looks like a digest.
         let mut round = 0;
         while !taken.insert(name.clone()) {
             round += 1;
@@ -44,7 +43,7 @@ pub fn unique_names<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
     names
 }
 
-/// `server__tool`, if it can be said without leaving anything out.
+/// Returns `server__tool`, if nothing has to be left out.
 fn plain_name(server: &str, tool: &str) -> Option<String> {
     let name = format!("{}{SEPARATOR}{}", allowed(server), allowed(tool));
     (name.len() <= MOST_NAME_CHARS).then_some(name)
@@ -73,7 +72,7 @@ fn digest_name(server: &str, tool: &str, round: u32) -> String {
     )
 }
 
-/// What is allowed, one character for one; all of it is ASCII.
+/// Replaces characters that are not allowed, one for one; the result is ASCII.
 fn allowed(text: &str) -> String {
     let chars = text.chars().map(|c| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
@@ -91,13 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_names_are_plain() {
+    fn ordinary_names_stay_unchanged() {
         let names = unique_names([("github", "create_issue"), ("my files", "read/file")]);
         assert_eq!(names, ["github__create_issue", "my_files__read_file"]);
     }
 
     #[test]
-    fn what_would_be_the_same_is_told_apart_in_any_order() {
+    fn colliding_names_are_made_unique_in_any_order() {
         let tools = [("a.b", "x"), ("a b", "x"), ("a", "b__x"), ("a__b", "x")];
         let names = unique_names(tools);
         let reversed: Vec<_> = unique_names(tools.into_iter().rev()).into_iter().rev().collect();
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_keep_what_says_most() {
+    fn long_names_are_shortened() {
         let server = "s".repeat(100);
         let [name] = unique_names([(server.as_str(), "get_weather")]).try_into().unwrap();
         assert_eq!(name.len(), MOST_NAME_CHARS);

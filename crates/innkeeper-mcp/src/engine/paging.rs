@@ -1,8 +1,8 @@
-//! Lists that come in pages, with a bound on all of them.
+//! Lists in pages, with a bound on all of them.
 
 use serde_json::{Map, Value};
 
-/// Gathers the pages of one list.
+/// Collects the pages of one list.
 #[derive(Debug)]
 pub(crate) struct Pages {
     field: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Pages {
     most_entries: usize,
     most_bytes: usize,
     seen: Vec<String>,
-    /// Whether something was left out.
+    /// True if something was left out.
     pub(crate) is_cut: bool,
 }
 
@@ -28,7 +28,7 @@ impl Pages {
         }
     }
 
-    /// Takes a page; hands back the parameters of the next one, if there is one to fetch.
+    /// Takes a page, and returns the parameters of the next one, if there is one to fetch.
     pub(crate) fn take(&mut self, page: &str) -> Result<Option<Map<String, Value>>, serde_json::Error> {
         self.bytes = self.bytes.saturating_add(page.len());
         if self.bytes > self.most_bytes {
@@ -42,7 +42,7 @@ impl Pages {
         let Some(Value::String(cursor)) = page.get_mut("nextCursor").map(Value::take) else {
             return self.finish();
         };
-        // A cursor that comes again would go on for ever.
+        // A cursor that repeats would go on for ever.
         if self.entries.len() >= self.most_entries
             || self.seen.contains(&cursor)
             || self.seen.len() >= self.most_entries
@@ -67,7 +67,7 @@ impl Pages {
     }
 }
 
-/// A text of an entry.
+/// Returns a string member of an entry.
 pub(crate) fn text(entry: &Value, field: &str) -> Option<String> {
     entry.get(field).and_then(Value::as_str).map(str::to_owned)
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_put_together() {
+    fn pages_are_joined() {
         let mut pages = Pages::new("tools", 10, 1000);
         let next = pages.take(r#"{"tools":[1,2],"nextCursor":"a"}"#).unwrap().unwrap();
         assert_eq!(next["cursor"], "a");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_an_end_ends() {
+    fn an_endless_list_is_cut() {
         let mut pages = Pages::new("tools", 3, 1000);
         assert!(pages.take(r#"{"tools":[],"nextCursor":"a"}"#).unwrap().is_some());
         assert!(pages.take(r#"{"tools":[],"nextCursor":"a"}"#).unwrap().is_none());

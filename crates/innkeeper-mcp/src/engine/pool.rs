@@ -1,4 +1,4 @@
-//! Servers that are shared by everybody who wants the same one.
+//! Shares servers between users that want the same one.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -10,49 +10,49 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::config::ServerConfig;
 use crate::engine::error::ConfigError;
-use crate::engine::server::{Server, Surroundings};
+use crate::engine::server::{Server, ServerEnv};
 
-/// Whom a server is shared with.
+/// The users that share a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sharing {
-    /// On whose behalf it acts: tokens of one identity are never used for another (T16).
+    /// The identity that it acts for: tokens of one identity are never used for another (T16).
     pub identity: String,
-    /// What it is kept apart by besides: a workspace, or one session.
+    /// A further separation: a workspace, or one session.
     pub isolation: String,
 }
 
 /// The servers that run, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    known: Arc<Mutex<Known>>,
-    /// Those that nobody uses any more, until they are gone.
+    state: Arc<Mutex<PoolState>>,
+    /// Servers without users, until they have ended.
     ending: TaskTracker,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    entries: HashMap<Key, Entry>,
-    /// Those that are not gone yet: the next one of the name waits for them, because two of one server side
-    /// by side would fight about a port, a lock or a file.
-    ending: HashMap<Place, Vec<CancellationToken>>,
+struct PoolState {
+    entries: HashMap<PoolKey, Entry>,
+    /// Servers that have not ended yet. The next one in the same slot waits for them: two processes of one server would fight
+    /// over a port, a lock or a file.
+    ending: HashMap<PoolSlot, Vec<CancellationToken>>,
 }
 
-/// Where only one server at a time stands, however its configuration changes.
+/// Identifies a server across changes of its configuration. There is one process per slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct PoolSlot {
     name: String,
     sharing: Sharing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct PoolKey {
     config: ServerConfig,
     sharing: Sharing,
 }
 
-impl Key {
-    fn place(&self) -> Place {
-        Place {
+impl PoolKey {
+    fn slot(&self) -> PoolSlot {
+        PoolSlot {
             name: self.config.name.clone(),
             sharing: self.sharing.clone(),
         }
@@ -66,39 +66,38 @@ struct Entry {
 }
 
 impl Pool {
-    /// The server of this configuration, for these users: the one that is there, or a new one that
-    /// is not started yet. The surroundings count for a new one only, which does not start before the last
-    /// one of its name has ended.
+    /// Returns the server of this configuration for these users: the present one, or a new one that is not started yet. A new
+    /// one gets the environment, and does not start before the last one in its slot has ended.
     pub fn lease(
         &self,
         config: &ServerConfig,
         sharing: &Sharing,
-        surroundings: impl FnOnce() -> Surroundings,
+        server_env: impl FnOnce() -> ServerEnv,
     ) -> Result<Lease, ConfigError> {
-        let key = Key {
+        let key = PoolKey {
             config: config.clone(),
             sharing: sharing.clone(),
         };
-        let mut known = self.lock();
-        let server = match known.entries.get_mut(&key) {
+        let mut state = self.lock();
+        let server = match state.entries.get_mut(&key) {
             Some(entry) => {
                 entry.users += 1;
                 entry.server.clone()
             }
             None => {
-                let mut surroundings = surroundings();
-                let ending = known.ending.get(&key.place());
-                surroundings.after.extend(ending.into_iter().flatten().cloned());
-                let server = Server::new(config.clone(), surroundings)?;
+                let mut server_env = server_env();
+                let ending = state.ending.get(&key.slot());
+                server_env.after.extend(ending.into_iter().flatten().cloned());
+                let server = Server::new(config.clone(), server_env)?;
                 let entry = Entry {
                     server: server.clone(),
                     users: 1,
                 };
-                known.entries.insert(key.clone(), entry);
+                state.entries.insert(key.clone(), entry);
                 server
             }
         };
-        drop(known);
+        drop(state);
         Ok(Lease {
             server,
             key: Mutex::new(key),
@@ -106,17 +105,17 @@ impl Pool {
         })
     }
 
-    /// How many servers there are.
+    /// Returns the number of servers.
     pub fn len(&self) -> usize {
         self.lock().entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the pool has no servers.
     pub fn is_empty(&self) -> bool {
         self.lock().entries.is_empty()
     }
 
-    /// Stops all of them, for a host that ends, and waits until those are gone that nobody uses any more.
+    /// Stops all servers when the host ends, and waits until servers without users have ended too.
     pub async fn stop_all(&self) {
         let servers: Vec<Server> = self.lock().entries.values().map(|entry| entry.server.clone()).collect();
         let stopping: Vec<_> = servers
@@ -130,81 +129,80 @@ impl Pool {
         self.ending.wait().await;
     }
 
-    fn give_back(&self, key: &Key) {
-        let mut known = self.lock();
-        let Some(entry) = known.entries.get_mut(key) else {
+    fn give_back(&self, key: &PoolKey) {
+        let mut state = self.lock();
+        let Some(entry) = state.entries.get_mut(key) else {
             return;
         };
         entry.users -= 1;
         if entry.users > 0 {
             return;
         }
-        // With its last handle the server would end by itself; like this it can be waited for.
-        if let (Some(entry), Ok(runtime)) = (known.entries.remove(key), tokio::runtime::Handle::try_current()) {
+        // Dropping the last handle would end the server as well; this way it can be waited for.
+        if let (Some(entry), Ok(runtime)) = (state.entries.remove(key), tokio::runtime::Handle::try_current()) {
             let ended = CancellationToken::new();
-            let place = key.place();
-            known.ending.entry(place.clone()).or_default().push(ended.clone());
+            let slot = key.slot();
+            state.ending.entry(slot.clone()).or_default().push(ended.clone());
             let pool = self.clone();
             let ending = async move {
                 let guard = ended.drop_guard();
                 entry.server.stop().await;
                 drop(guard);
-                pool.forget_ended(&place);
+                pool.forget_ended(&slot);
             };
             self.ending.spawn_on(ending, &runtime);
         }
     }
 
-    fn forget_ended(&self, place: &Place) {
-        let mut known = self.lock();
-        if let Some(ending) = known.ending.get_mut(place) {
+    fn forget_ended(&self, slot: &PoolSlot) {
+        let mut state = self.lock();
+        if let Some(ending) = state.ending.get_mut(slot) {
             ending.retain(|ended| !ended.is_cancelled());
             if ending.is_empty() {
-                known.ending.remove(place);
+                state.ending.remove(slot);
             }
         }
     }
 
-    /// Moves a server to others, if it has one user, and there is none where it would go.
-    fn move_to(&self, key: &mut Key, sharing: &Sharing) -> bool {
-        let mut known = self.lock();
-        if known.entries.get(key).is_none_or(|entry| entry.users != 1) {
+    /// Moves a server to other users, if it has one user and they have none.
+    fn move_to(&self, key: &mut PoolKey, sharing: &Sharing) -> bool {
+        let mut state = self.lock();
+        if state.entries.get(key).is_none_or(|entry| entry.users != 1) {
             return false;
         }
-        let new = Key {
+        let new = PoolKey {
             config: key.config.clone(),
             sharing: sharing.clone(),
         };
         if new == *key {
             return true;
         }
-        if known.entries.contains_key(&new) {
+        if state.entries.contains_key(&new) {
             return false;
         }
-        if let Some(entry) = known.entries.remove(key) {
-            known.entries.insert(new.clone(), entry);
+        if let Some(entry) = state.entries.remove(key) {
+            state.entries.insert(new.clone(), entry);
         }
         *key = new;
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock()
     }
 }
 
-/// One user of a server. The server is stopped with its last one; clones of the [`Server`] itself
-/// must not outlive their lease.
+/// One user of a server. The server is stopped with the last one; clones of the [`Server`] must not outlive their lease.
 #[derive(Debug)]
 pub struct Lease {
     server: Server,
-    key: Mutex<Key>,
+    key: Mutex<PoolKey>,
     pool: Pool,
 }
 
 impl Lease {
-    /// From now on it is shared with these instead, and `true` says so. A server that has other users stays
-    /// theirs, and where there is one already, that one is to be leased.
+    /// Shares the server with others instead, and returns true if that is possible. A server with other users stays theirs,
+    /// and if the others have one already, that one has to be leased.
     pub fn share_with(&self, sharing: &Sharing) -> bool {
         let mut key = self.key.lock();
         self.pool.move_to(&mut key, sharing)

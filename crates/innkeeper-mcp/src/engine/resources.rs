@@ -1,4 +1,4 @@
-//! The resources and the prompts of a server.
+//! The resources and prompts of a server.
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -7,80 +7,80 @@ use crate::engine::error::Error;
 use crate::engine::paging::{Pages, text};
 use crate::engine::server::{Request, Server, Shared};
 
-/// Something that a server lets read.
+/// A resource that a server offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// Which; for a template, with `{…}` to fill in.
+    /// The URI; for a template, with `{…}` to fill in.
     pub uri: String,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What people call it.
+    /// The title for users.
     pub title: Option<String>,
-    /// What it is.
+    /// The description.
     pub description: Option<String>,
-    /// Which kind.
+    /// The content type.
     pub mime_type: Option<String>,
-    /// How many bytes, if it is told.
+    /// The size in bytes, if it is known.
     pub size: Option<u64>,
-    /// The entry as it was written.
+    /// The entry as the server wrote it.
     pub raw: Value,
 }
 
-/// What was read.
+/// The contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceContents {
-    /// Which.
+    /// The URI.
     pub uri: String,
-    /// Which kind.
+    /// The content type.
     pub mime_type: Option<String>,
-    /// Its words, if it is text.
+    /// The text, if it is text.
     pub text: Option<String>,
-    /// Its bytes in base64, if it is not.
+    /// The bytes in base64, if it is not text.
     pub blob: Option<String>,
-    /// `_meta`, as it was written.
+    /// `_meta`, as the server wrote it.
     pub meta: Option<Value>,
 }
 
-/// A prompt that a server has ready.
+/// A prompt that a server offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// What the server calls it.
+    /// The name.
     pub name: String,
-    /// What people call it.
+    /// The title for users.
     pub title: Option<String>,
-    /// What it is for.
+    /// The description.
     pub description: Option<String>,
-    /// What it takes.
+    /// The arguments.
     pub arguments: Vec<PromptArgument>,
 }
 
-/// What a prompt takes.
+/// An argument of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptArgument {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// What it is.
+    /// The description.
     pub description: Option<String>,
-    /// Whether it has to be given.
+    /// True if it is required.
     pub required: bool,
 }
 
-/// A prompt that was filled in.
+/// A prompt with its arguments filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptMessages {
-    /// What it is for.
+    /// The description.
     pub description: Option<String>,
-    /// Its messages, each with `role` and `content`, as they were written.
+    /// The messages, each with `role` and `content`, as the server wrote them.
     pub messages: Vec<Value>,
 }
 
 impl Server {
-    /// What it lets read. A server without resources has none.
+    /// Lists the resources. A server without the capability has none.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
         self.shared().list_resources().await
     }
 
-    /// Templates of what it lets read.
+    /// Lists the resource templates.
     pub async fn resource_templates(&self) -> Result<Vec<Resource>, Error> {
         let entries = self
             .entries("resources", "resources/templates/list", "resourceTemplates")
@@ -105,22 +105,22 @@ impl Server {
         Ok(contents.collect())
     }
 
-    /// Wants to hear when a resource changes ([`crate::Event::ResourceUpdated`]).
+    /// Subscribes to changes of a resource ([`crate::Event::ResourceUpdated`]).
     pub async fn subscribe_resource(&self, uri: &str) -> Result<(), Error> {
         self.ask("resources/subscribe", named("uri", uri)).await.map(drop)
     }
 
-    /// Does not want to hear of it any more.
+    /// Ends a subscription.
     pub async fn unsubscribe_resource(&self, uri: &str) -> Result<(), Error> {
         self.ask("resources/unsubscribe", named("uri", uri)).await.map(drop)
     }
 
-    /// Wants log messages of this level and above ([`crate::Event::Log`]), from `debug` to `emergency`.
+    /// Asks for log messages of this level and above ([`crate::Event::Log`]), from `debug` to `emergency`.
     pub async fn set_log_level(&self, level: &str) -> Result<(), Error> {
         self.ask("logging/setLevel", named("level", level)).await.map(drop)
     }
 
-    /// The prompts that it has ready.
+    /// Lists the prompts.
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
         self.shared().list_prompts().await
     }
@@ -139,8 +139,7 @@ impl Server {
         })
     }
 
-    /// Values that an argument of a prompt or of a template could have. `reference` is a
-    /// `ref/prompt` or a `ref/resource` of the protocol.
+    /// Completes an argument of a prompt or of a template. `reference` is a `ref/prompt` or a `ref/resource` of the protocol.
     pub async fn complete(&self, reference: Value, argument: &str, value: &str) -> Result<Vec<String>, Error> {
         if !self.info().is_some_and(|info| info.can("completions")) {
             return Ok(Vec::new());
@@ -181,11 +180,11 @@ impl Shared {
         Ok(entries.iter().filter_map(prompt).collect())
     }
 
-    /// All entries of a list, as they were written.
+    /// Returns all entries of a list, as the server wrote them.
     async fn entries(&self, capability: &str, method: &str, field: &'static str) -> Result<Vec<Value>, Error> {
         let limits = &self.config.limits;
         let mut pages = Pages::new(field, limits.list_entries, limits.list_bytes);
-        // Known once it is ready; whoever asks before that waits for the answer itself.
+        // The capabilities are known once it is ready; until then the request itself decides.
         let connection = self.connection();
         if connection.is_some_and(|connection| !connection.info.can(capability)) {
             return Ok(Vec::new());

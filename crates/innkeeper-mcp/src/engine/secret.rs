@@ -1,4 +1,4 @@
-//! What must not be seen: tokens, and values of configurations, wherever text is made for people.
+//! Hides secrets in text for users: tokens, and values of configurations.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::engine::config::{ServerConfig, Transport};
 const SHORTEST: usize = 6;
 const HIDDEN: &str = "[hidden]";
 
-/// A token for a server, given by whoever signed in. It is shown nowhere (AUTH-12).
+/// A token for a server. It is never shown (AUTH-12).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     value: String,
-    /// How long it is good for, from the moment it is set.
+    /// The lifetime, from the moment it is set.
     pub expires_in: Option<Duration>,
-    /// What it allows, as far as it was told.
+    /// The granted scopes, if they are known.
     pub scopes: Option<Vec<String>>,
-    /// Whether a server has accepted it before, so that a refusal means that it expired.
+    /// True if a server has accepted it before, so that a refusal means that it expired.
     pub has_worked: bool,
 }
 
 impl Token {
-    /// A token that holds until the server says otherwise.
+    /// Returns a token that is valid until the server says otherwise.
     pub fn new(value: impl Into<String>) -> Self {
         Self {
             value: value.into(),
@@ -46,7 +46,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Takes secrets out of text.
+/// Removes secrets from text.
 #[derive(Clone, Default)]
 pub(crate) struct Scrubber {
     /// Longest first, so that no part of a longer one is left.
@@ -54,13 +54,13 @@ pub(crate) struct Scrubber {
 }
 
 impl Scrubber {
-    /// Knows the values that a configuration brings.
+    /// Returns a scrubber for the values of a configuration.
     pub(crate) fn of(config: &ServerConfig) -> Self {
         let mut scrubber = Self::default();
         match &config.transport {
             Transport::Stdio(stdio) => {
                 for (name, value) in &stdio.env {
-                    // Where a plugin is helps to understand a message, and is no secret.
+                    // The path of a plugin helps to understand a message, and is no secret.
                     let is_place = name.ends_with("PLUGIN_ROOT") || name.ends_with("PLUGIN_DATA") || name == "PATH";
                     if let Some(value) = value.as_deref().filter(|_| !is_place) {
                         scrubber.add(value);
@@ -90,7 +90,7 @@ impl Scrubber {
         scrubber
     }
 
-    /// Knows one more, and every line of it, also as they are written in JSON.
+    /// Adds a value and each of its lines, also in the form that they have in JSON.
     pub(crate) fn add(&mut self, secret: &str) {
         for part in std::iter::once(secret).chain(secret.lines()) {
             let part = part.trim();
@@ -105,7 +105,7 @@ impl Scrubber {
         self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 
-    /// The text without them.
+    /// Returns the text without the secrets.
     pub(crate) fn scrub(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -123,7 +123,7 @@ impl fmt::Debug for Scrubber {
     }
 }
 
-/// An address without what may be secret in it: names, passwords, queries.
+/// Returns an address without user, password and query.
 pub(crate) fn without_secrets(address: &str) -> String {
     match url::Url::parse(address) {
         Ok(mut url) => {
@@ -137,7 +137,7 @@ pub(crate) fn without_secrets(address: &str) -> String {
     }
 }
 
-/// The part of an address that everybody may see: a path may hold a key as well as a query.
+/// Returns the scheme and host of an address: a path may contain a key as well as a query.
 pub(crate) fn scheme_and_host(address: &str) -> String {
     match url::Url::parse(address) {
         Ok(url) if url.has_host() => {
@@ -148,14 +148,14 @@ pub(crate) fn scheme_and_host(address: &str) -> String {
     }
 }
 
-/// The name of a program as everybody may see it: neither its directory, nor arguments that somebody wrote behind it.
+/// Returns the name of a program without its directory and arguments.
 pub(crate) fn program_name(command: &str) -> &str {
     let program = command.split_whitespace().next().unwrap_or_default();
     let name = program.rsplit(['/', '\\']).next();
     name.filter(|name| !name.is_empty()).unwrap_or("(none)")
 }
 
-/// The parts of a path that look like keys and not like words.
+/// Returns the parts of a path that look like keys and not like words.
 fn keys_of_path(path: &str) -> impl Iterator<Item = &str> {
     const SHORTEST_KEY: usize = 8;
     const LONGEST_WORD: usize = 20;
@@ -165,8 +165,8 @@ fn keys_of_path(path: &str) -> impl Iterator<Item = &str> {
         .filter(move |part| part.len() > LONGEST_WORD || part.len() >= SHORTEST_KEY && has_both(part))
 }
 
-/// What may be a key among the arguments of a program: values of options whose names say so, and what stands behind
-/// the host of an address.
+/// Returns the arguments of a program that may be keys: values of options whose names say so, and the part of an address
+/// after the host.
 fn secrets_of_arguments(args: &[String]) -> Vec<&str> {
     const NAMES: [&str; 7] = ["key", "token", "secret", "password", "auth", "credential", "header"];
     let is_named = |name: &str| {
@@ -210,7 +210,7 @@ mod tests {
         let text = scrubber.scrub("1: first-line-and-more, first-line, second-line");
         assert_eq!(text, "1: [hidden], [hidden], [hidden]");
 
-        // As it stands in JSON, too.
+        // As it is written in JSON, too.
         let mut stdio = Stdio::new("c", [""; 0]);
         let value = r#"pass"word\with-more"#;
         stdio.env.insert("KEY".into(), Some(format!("{value}\nsecond-line")));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_sees_the_program_and_the_host_and_no_more() {
+    fn users_see_the_program_name_and_the_host_only() {
         for (command, shown) in [
             ("/home/me/.keys/serve", "serve"),
             ("npx -y mcp-remote https://a.test/key", "npx"),

@@ -1,20 +1,19 @@
-//! One server: a handle for everybody, and one task that owns its life.
+//! One server: a handle for its users, and one task that owns it.
 //!
-//! `actor.rs` is that life: start, ready, crash, start again. `connect.rs` makes a connection, `handshake.rs` has the
-//! server introduce itself,
-//! `connection.rs` sends one request over it, `request.rs` sees a request through sign-ins and
-//! questions, `peer.rs` is our side of it, `follow.rs` fetches lists that changed, and `presence.rs` notices
-//! when a server behind an address is gone.
+//! `actor.rs` is the task: start, ready, crash, restart. `connect.rs` opens a connection, and `handshake.rs` has the server
+//! introduce itself. `connection.rs` sends one request, and `request.rs` waits for sign-ins and answers questions that a
+//! request needs. `client_handler.rs` handles the messages of the server, `follow.rs` fetches changed lists, and
+//! `presence.rs` notices when a server behind an address is gone.
 
 mod actor;
 mod calls;
+mod client_handler;
 mod connect;
 mod connection;
 mod follow;
 mod handshake;
 mod levels;
 mod log;
-mod peer;
 mod presence;
 mod request;
 
@@ -30,55 +29,55 @@ use self::actor::{Actor, Command};
 pub(crate) use self::calls::CallContext;
 pub use self::calls::{Progress, ProgressSink};
 
-pub(crate) use self::connection::{Connection, Failed, Request};
-use self::levels::Levels;
+pub use self::client_handler::Offer;
+pub(crate) use self::connection::{AttemptFailure, Connection, Request};
+use self::levels::LogLevels;
 pub(crate) use self::log::{HostLog, StandardError};
-pub use self::peer::Offer;
-use crate::engine::ask::{AskSink, Asker, Root};
+use crate::engine::ask::{AskSink, QuestionHandler, Root};
 use crate::engine::auth::{
     Credentials, Metadata, Renew, SignIn, SignInReason, TokenHistory, bounded_scopes, bounded_text, canonical_resource,
     is_itself,
 };
 use crate::engine::config::{BaseEnvironment, Remote, ServerConfig, Transport};
 use crate::engine::error::{ConfigError, WrongResource};
-use crate::engine::offered::Offered;
+use crate::engine::offered_lists::OfferedLists;
 use crate::engine::secret::{Scrubber, Token};
 use crate::engine::state::{Event, EventSender, Events, ServerInfo, ServerState};
 use crate::engine::tools::Tool;
 use crate::engine::wire;
 
-/// What a server finds around it.
+/// The environment that a server gets from its host.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// The environment that processes begin with.
+pub struct ServerEnv {
+    /// The environment variables that processes start with.
     pub environment: BaseEnvironment,
-    /// What the server is told that it may ask.
+    /// The capabilities that the server is told of.
     pub offer: Offer,
     /// Takes questions that no call takes itself. Without it they are declined.
     pub asks: Option<AskSink>,
     /// The directories that the server may work in.
     pub roots: Vec<Root>,
-    /// What has to end first: it is waited for before the first start, for as long as ending may take.
+    /// Processes that have to end before the first start, with a timeout.
     pub after: Vec<CancellationToken>,
-    /// Asked before every start, also after a crash. Without it, it may always start.
+    /// Checked before every start, also after a crash. Without it the server may always start.
     pub permit: Option<Permit>,
-    /// Room among the processes that start at the same time; without it, every one starts at once.
+    /// Permits for processes that start at the same time. Without it the start does not wait.
     pub starting: Option<Arc<Semaphore>>,
-    /// Asked for another token when the server does not accept its own any more, before people are.
+    /// Asked for another token when the server does not accept its token any more, before users are.
     pub renew: Option<Renew>,
 }
 
-/// Says whether a server may start, and if not, why not.
+/// Decides whether a server may start, and if not, why not.
 #[derive(Clone)]
 pub struct Permit(Arc<dyn Fn() -> Result<(), String> + Send + Sync>);
 
 impl Permit {
-    /// Asks a function, which may read files and block.
+    /// Wraps a function, which may read files and block.
     pub fn new(check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }
 
-    /// Asks it where nobody waits.
+    /// Runs the check on a thread that may block.
     async fn check(&self) -> Result<(), String> {
         let check = Arc::clone(&self.0);
         let checked = tokio::task::spawn_blocking(move || check()).await;
@@ -92,7 +91,7 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// A server. Cloning gives another handle to the same one; when the last handle is dropped, it ends.
+/// A server. Clones are handles to the same one; it ends when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -100,55 +99,54 @@ pub struct Server {
 }
 
 impl Server {
-    /// Prepares a server; nothing runs yet. Must be called within a Tokio runtime.
-    pub fn new(config: ServerConfig, surroundings: Surroundings) -> Result<Self, ConfigError> {
-        let shared = Arc::new(Shared::new(config, surroundings)?);
-        // Bounded by its users: each waits for what it asked for, or asks once.
+    /// Prepares a server without starting it. Must be called within a Tokio runtime.
+    pub fn new(config: ServerConfig, server_env: ServerEnv) -> Result<Self, ConfigError> {
+        let shared = Arc::new(Shared::new(config, server_env)?);
+        // Bounded by its users: each waits for its command, or sends it once.
         let (commands, receiver) = mpsc::unbounded_channel();
         tokio::spawn(Actor::new(shared.clone(), receiver).run());
         Ok(Self { shared, commands })
     }
 
-    /// What is run.
+    /// Returns the configuration.
     pub fn config(&self) -> &ServerConfig {
         &self.shared.config
     }
 
-    /// Starts it, unless it runs. The state tells what becomes of it (MCP-04).
+    /// Starts the server, unless it runs. The state shows the result (MCP-04).
     pub fn start(&self, start: Start) {
         self.send(Command::Start(start));
     }
 
-    /// Starts it for one more who wants it, unless it was started before: one that failed keeps to its delays, or
-    /// stays as it is, until somebody asks for a start (F3).
+    /// Starts the server for another user, unless it was started before. A failed server keeps its delays, or stays as it
+    /// is, until a user asks for a start (F3).
     pub fn join(&self) {
         self.send(Command::Join);
     }
 
-    /// Starts it anew, whatever it does now; earlier crashes are forgotten.
+    /// Restarts the server, whatever state it is in. Earlier crashes are forgotten.
     pub fn restart(&self, start: Start) {
         self.send(Command::Restart(start));
     }
 
-    /// Nobody waits for its start any more (MCP-06).
+    /// Makes a blocking start a background start (MCP-06).
     pub fn background(&self) {
         self.send(Command::Background);
     }
 
-    /// Stops it with everything that it started, and waits until it is gone. Calls that are under
-    /// way fail.
+    /// Stops the server with everything that it started, and waits until it is gone. Calls that are under way fail.
     pub async fn stop(&self) {
         let (done, stopped) = oneshot::channel();
         self.send(Command::Stop(done));
         let _ = stopped.await;
     }
 
-    /// What it does.
+    /// Returns the state.
     pub fn state(&self) -> ServerState {
         self.shared.state.borrow().clone()
     }
 
-    /// Waits until what it does satisfies a condition.
+    /// Waits until the state satisfies a condition.
     pub async fn wait_for(&self, condition: impl FnMut(&ServerState) -> bool) -> ServerState {
         let mut states = self.shared.state.subscribe();
         match states.wait_for(condition).await {
@@ -157,23 +155,22 @@ impl Server {
         }
     }
 
-    /// What happens to it from now on.
+    /// Returns the events from now on.
     pub fn events(&self) -> Events {
         self.shared.events.subscribe()
     }
 
-    /// How it introduced itself; nothing while it is not ready.
+    /// Returns how the server introduced itself; nothing while it is not ready.
     pub fn info(&self) -> Option<ServerInfo> {
         self.shared.connection().map(|connection| connection.info.clone())
     }
 
-    /// Its tools; none while it is not ready.
+    /// Returns the tools; none while the server is not ready.
     pub fn tools(&self) -> Arc<[Tool]> {
         self.shared.tools.borrow().clone()
     }
 
-    /// Sets the directories that it may work in. They count at once; what is returned, if it has to be told,
-    /// tells it.
+    /// Sets the directories that the server may work in. If the server has to be told, the returned future tells it.
     pub fn set_roots(&self, roots: Vec<Root>) -> Option<impl Future<Output = ()> + Send + 'static> {
         let is_new = self.shared.roots.send_if_modified(|old| {
             let is_new = *old != roots;
@@ -182,24 +179,24 @@ impl Server {
         });
         let connection = self.shared.connection().filter(|_| is_new)?;
         Some(async move {
-            // It asks for them again when it wants to; a failure shows elsewhere soon enough.
+            // The server asks for the roots when it needs them. A failure shows with the next request.
             let _ = connection.notify("notifications/roots/list_changed", None).await;
         })
     }
 
-    /// The resource that tokens for it are bound to; nothing for a process, which takes none.
+    /// Returns the resource that its tokens are bound to; nothing for a process, which takes none.
     pub fn resource(&self) -> Option<String> {
         let remote = self.shared.remote.as_ref();
         remote.map(|remote| remote.credentials.resource())
     }
 
-    /// Where it is; nothing for a process. It may hold secrets.
+    /// Returns the address; nothing for a process. It may contain secrets.
     pub(crate) fn address(&self) -> Option<String> {
         self.shared.remote.as_ref().map(|remote| remote.url.to_string())
     }
 
-    /// Whether tokens that are there may be given to it without anybody asking: its resource is the server
-    /// itself, or somebody has signed in to it already (T16).
+    /// Returns true if present tokens may be given to the server without asking a user: its resource is the server itself,
+    /// or a user has signed in to it already (T16).
     pub fn may_be_given_tokens(&self) -> bool {
         let remote = self.shared.remote.as_ref();
         remote.is_some_and(|remote| {
@@ -207,14 +204,14 @@ impl Server {
         })
     }
 
-    /// Whether it has a token now.
+    /// Returns true if the server has a token.
     pub(crate) fn has_token(&self) -> bool {
         let remote = self.shared.remote.as_ref();
         remote.is_some_and(|remote| remote.credentials.bearer().value.is_some())
     }
 
-    /// Gives it a token for its resource; an empty one takes it away (AUTH-05). What waited for it goes
-    /// on by itself (AUTH-10).
+    /// Sets the token for the resource of the server; an empty token removes it (AUTH-05). Calls that waited for it go on
+    /// (AUTH-10).
     pub fn sign_in(&self, resource: &str, token: Token) -> Result<(), WrongResource> {
         let wrong = |expected: &str| WrongResource {
             given: resource.to_owned(),
@@ -229,9 +226,9 @@ impl Server {
         }
         let signs_out = token.expose().is_empty();
         if signs_out && remote.credentials.token().is_some() && self.shared.connection().is_some() {
-            // What was opened with the token is closed, and nothing new goes over it.
+            // The connection that was opened with the token is closed, and nothing new is sent over it.
             self.shared.set_state(ServerState::Starting { blocking: false });
-            // It may be bound to something else by now; then the token is gone already.
+            // The server may be bound to another resource by now; then the token is gone already.
             let _ = remote.credentials.set(resource, None);
             self.send(Command::Reconnect);
             return Ok(());
@@ -261,31 +258,31 @@ impl Server {
 pub enum Start {
     /// Messages wait for it.
     Blocking,
-    /// Nobody waits for it.
+    /// Messages do not wait for it.
     #[default]
     Background,
 }
 
-/// What the handles and the task of one server share.
+/// The state that the handles and the task of one server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) server_env: ServerEnv,
     pub(crate) scrubber: Arc<Scrubber>,
-    pub(crate) asker: Arc<Asker>,
-    pub(crate) remote: Option<Far>,
+    pub(crate) asker: Arc<QuestionHandler>,
+    pub(crate) remote: Option<RemoteServer>,
     state: watch::Sender<ServerState>,
     connection: watch::Sender<Option<Arc<Connection>>>,
     tools: watch::Sender<Arc<[Tool]>>,
-    pub(crate) offered: Offered,
+    pub(crate) offered: OfferedLists,
     roots: watch::Sender<Vec<Root>>,
     pub(crate) events: Arc<EventSender>,
-    pub(crate) levels: Levels,
+    pub(crate) levels: LogLevels,
 }
 
-/// What belongs to a server that is reached over HTTP.
+/// The parts of a server that is reached over HTTP.
 #[derive(Debug)]
-pub(crate) struct Far {
+pub(crate) struct RemoteServer {
     pub(crate) url: Url,
     pub(crate) client: wire::HttpClient,
     pub(crate) credentials: Arc<Credentials>,
@@ -294,15 +291,17 @@ pub(crate) struct Far {
 }
 
 impl Shared {
-    fn new(config: ServerConfig, surroundings: Surroundings) -> Result<Self, ConfigError> {
+    fn new(config: ServerConfig, server_env: ServerEnv) -> Result<Self, ConfigError> {
         let remote = match &config.transport {
             Transport::Stdio(_) => None,
-            Transport::Http(remote) | Transport::Sse(remote) => Some(Far::new(remote, config.limits.message_bytes)?),
+            Transport::Http(remote) | Transport::Sse(remote) => {
+                Some(RemoteServer::new(remote, config.limits.message_bytes)?)
+            }
         };
-        let roots = watch::Sender::new(surroundings.roots.clone());
-        let asker = Asker::new(
+        let roots = watch::Sender::new(server_env.roots.clone());
+        let asker = QuestionHandler::new(
             config.name.clone(),
-            surroundings.asks.clone(),
+            server_env.asks.clone(),
             roots.subscribe(),
             config.limits.answer_time,
         );
@@ -313,12 +312,12 @@ impl Shared {
             state: watch::Sender::new(ServerState::Stopped),
             connection: watch::Sender::new(None),
             tools: watch::Sender::new(Arc::default()),
-            offered: Offered::default(),
+            offered: OfferedLists::default(),
             roots,
             events: Arc::new(EventSender::new()),
-            levels: Levels::default(),
+            levels: LogLevels::default(),
             config,
-            surroundings,
+            server_env,
         })
     }
 
@@ -326,7 +325,7 @@ impl Shared {
         self.connection.borrow().clone()
     }
 
-    /// Says what it does now; the same again is not said.
+    /// Sets the state, and sends an event if it changed.
     pub(crate) fn set_state(&self, new: ServerState) {
         let is_new = self.state.send_if_modified(|state| {
             let is_new = *state != new;
@@ -338,28 +337,28 @@ impl Shared {
         }
     }
 
-    /// Goes on with a token that came: where the connection still stands, nothing has to be started again.
+    /// Goes on with a new token. A connection that still stands is not opened again.
     pub(crate) fn was_signed_in(&self) {
-        let far = self.remote.as_ref();
-        let is_signed_in = far.is_some_and(|far| far.credentials.bearer().value.is_some());
+        let remote = self.remote.as_ref();
+        let is_signed_in = remote.is_some_and(|remote| remote.credentials.bearer().value.is_some());
         let waits = matches!(&*self.state.borrow(), ServerState::AuthRequired(_));
         if is_signed_in && waits && self.connection().is_some() {
             self.set_state(ServerState::Ready);
         }
     }
 
-    /// Says that somebody has to sign in.
+    /// Describes the sign-in that a challenge asks for.
     pub(crate) async fn sign_in_for(&self, challenged: &wire::Challenged) -> Option<SignIn> {
-        let far = self.remote.as_ref()?;
-        let resource = far.metadata.find(&challenged.challenge).await;
+        let remote = self.remote.as_ref()?;
+        let resource = remote.metadata.find(&challenged.challenge).await;
         let description = challenged.challenge.description.as_deref();
-        // What it says about a request without a token says nothing about the one that it refused.
-        let description = description.filter(|_| !far.credentials.is_withheld());
-        let description = description.map(|description| far.credentials.scrub(&self.scrubber, description));
-        // Servers say what the operation at hand needs. People who grant only that would lose what they have granted
-        // for others, and be asked in turns for one and the other (MCP, step-up authorization).
-        let granted = far.credentials.scopes();
-        let is_another = far.credentials.set_resource(&resource.resource);
+        // The description of a request without a token does not describe the refused token.
+        let description = description.filter(|_| !remote.credentials.is_withheld());
+        let description = description.map(|description| remote.credentials.scrub(&self.scrubber, description));
+        // Servers name the scopes of the present operation. Granting only these would drop the scopes that were granted for
+        // others, and users would be asked for one and the other in turn (MCP, step-up authorization).
+        let granted = remote.credentials.scopes();
+        let is_another = remote.credentials.set_resource(&resource.resource);
         let token = if is_another {
             TokenHistory::None
         } else {
@@ -375,21 +374,21 @@ impl Shared {
             reason,
             resource,
             required_scopes,
-            oauth_client_id: far.oauth_client_id.clone(),
+            oauth_client_id: remote.oauth_client_id.clone(),
             description: description.as_deref().map(bounded_text),
         })
     }
 
-    /// Where what the server writes for people goes.
+    /// Returns the log for output of the server.
     pub(crate) fn log(&self) -> HostLog {
-        let credentials = self.remote.as_ref().map(|far| far.credentials.clone());
+        let credentials = self.remote.as_ref().map(|remote| remote.credentials.clone());
         HostLog::new(self.config.name.clone(), self.scrubber.clone(), credentials)
     }
 
-    /// Takes secrets out of text, the token among them.
+    /// Removes secrets from text, the token among them.
     pub(crate) fn scrub(&self, text: &str) -> String {
         match &self.remote {
-            Some(far) => far.credentials.scrub(&self.scrubber, text),
+            Some(remote) => remote.credentials.scrub(&self.scrubber, text),
             None => self.scrubber.scrub(text),
         }
     }
@@ -405,13 +404,13 @@ impl Shared {
     }
 }
 
-/// The scopes of both, each once.
+/// Returns the scopes of both, each once.
 fn union(granted: &[String], asked: &[String]) -> Vec<String> {
     let more = asked.iter().filter(|scope| !granted.contains(scope));
     granted.iter().chain(more).cloned().collect()
 }
 
-impl Far {
+impl RemoteServer {
     fn new(remote: &Remote, most: usize) -> Result<Self, ConfigError> {
         let url = Url::parse(&remote.url).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());

@@ -1,4 +1,4 @@
-//! What a server does, and what happens to it.
+//! The state of a server, and its events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,55 +10,55 @@ use tokio::sync::broadcast;
 use crate::engine::auth::SignIn;
 use crate::engine::icons::Icon;
 
-/// What a server does (MCP-01).
+/// The state of a server (MCP-01).
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerState {
     /// It was started, and has not introduced itself yet.
     Starting {
-        /// Whether messages wait for it (MCP-03).
+        /// True if messages wait for it (MCP-03).
         blocking: bool,
     },
     /// It runs, and its tools are known.
     Ready,
-    /// It can be reached, but somebody has to sign in first (MCP-07).
+    /// It can be reached, but needs a sign-in first (MCP-07).
     AuthRequired(Box<SignIn>),
-    /// It does not run, and nobody wanted that.
+    /// It does not run because of a failure.
     Error {
-        /// What happened, and what to do.
+        /// The failure, and what to do about it.
         message: String,
-        /// When it is started again; never, if it was given up.
+        /// The time until it is restarted; nothing if it was given up.
         restarts_in: Option<Duration>,
     },
-    /// It does not run, because that is wanted.
+    /// It does not run because it was stopped.
     Stopped,
 }
 
 /// How a server introduced itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerInfo {
-    /// What it calls itself.
+    /// Its name.
     pub name: Option<String>,
-    /// What people call it.
+    /// Its title for users.
     pub title: Option<String>,
     /// Its version.
     pub version: Option<String>,
-    /// What it tells models about itself. As trustworthy as the server.
+    /// Its instructions for models. As trustworthy as the server.
     pub instructions: Option<String>,
-    /// The version of the protocol that is spoken.
+    /// The protocol revision of the connection.
     pub protocol_version: String,
-    /// What it can do, as it said it.
+    /// Its capabilities, as it wrote them.
     pub capabilities: Value,
-    /// The pictures that it shows itself with, within bounds.
+    /// Its icons, bounded.
     pub icons: Vec<Icon>,
 }
 
 impl ServerInfo {
-    /// Whether it said that it can do something, like `tools` or `resources`.
+    /// Returns true if the server has a capability, like `tools` or `resources`.
     pub fn can(&self, capability: &str) -> bool {
         self.capabilities.get(capability).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether it said that it tells when a list changes.
+    /// Returns true if the server sends notifications when a list changes.
     pub fn tells_changes(&self, capability: &str) -> bool {
         let told = self
             .capabilities
@@ -68,12 +68,12 @@ impl ServerInfo {
     }
 }
 
-/// One call of a tool, to tell apart what belongs to it.
+/// Identifies one tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
 impl CallId {
-    /// One that no other call of this process has.
+    /// Returns an id that no other call of this process has.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -86,7 +86,7 @@ impl Default for CallId {
     }
 }
 
-/// Which list.
+/// A list of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum List {
     /// `tools/list`.
@@ -97,56 +97,56 @@ pub enum List {
     Prompts,
 }
 
-/// Something that happened to a server.
+/// An event of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// It does something else now.
+    /// The state changed.
     State(ServerState),
-    /// A list is different from before. Many changes in a row are told once.
+    /// A list changed. Several changes in a row are one event.
     ListChanged(List),
-    /// A resource that was subscribed to is different.
+    /// A resource with a subscription changed.
     ResourceUpdated {
-        /// Which.
+        /// The resource.
         uri: String,
     },
-    /// Somebody has finished what an address was visited for ([`crate::Question::Url`]).
+    /// A user has finished the visit to an address ([`crate::Question::Url`]).
     VisitEnded {
-        /// What the server calls it.
+        /// The id that the server gave the question.
         id: String,
     },
-    /// It wrote something for its log.
+    /// The server wrote a log message.
     Log(Arc<LogMessage>),
-    /// A call waits for somebody to sign in, and goes on by itself afterwards.
+    /// A call waits for a sign-in, and goes on by itself afterwards.
     SignInNeeded {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// What for.
+        /// The sign-in.
         sign_in: Box<SignIn>,
     },
-    /// A call that waited for somebody to sign in goes on.
+    /// A call that waited for a sign-in goes on.
     SignedIn {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
 }
 
-/// A line of a server's log.
+/// A log message of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogMessage {
-    /// How important, from `debug` to `emergency`.
+    /// The level, from `debug` to `emergency`.
     pub level: String,
-    /// Which part of it.
+    /// The logger.
     pub logger: Option<String>,
-    /// What it says. Secrets of its configuration are hidden.
+    /// The message. Secrets of the configuration are hidden.
     pub data: Value,
 }
 
-/// How many events are kept for whoever is slow, and how many of what servers write as often as they like.
+/// The number of events that are kept for slow receivers: rare ones, and those that servers send as often as they like.
 const KEPT_EVENTS: usize = 256;
 
-/// Where what happens to a server is told. What servers can say without end has a way of its own: however
-/// much of it comes, nobody misses that they have to sign in, or that a list changed (F17).
+/// Sends the events of a server. Log messages and the like have a channel of their own, so that however many come, no
+/// receiver misses a sign-in or a changed list (F17).
 #[derive(Debug)]
 pub(crate) struct EventSender {
     told: broadcast::Sender<Event>,
@@ -161,13 +161,13 @@ impl EventSender {
         }
     }
 
-    /// Tells everybody who listens.
+    /// Sends an event to all receivers.
     pub(crate) fn send(&self, event: Event) {
         let way = match event {
             Event::Log(_) | Event::ResourceUpdated { .. } | Event::VisitEnded { .. } => &self.chatter,
             Event::State(_) | Event::ListChanged(_) | Event::SignInNeeded { .. } | Event::SignedIn { .. } => &self.told,
         };
-        // Nobody has to listen.
+        // There may be no receiver.
         let _ = way.send(event);
     }
 
@@ -179,7 +179,7 @@ impl EventSender {
     }
 }
 
-/// What happens to a server, from now on.
+/// The events of a server, from now on.
 #[derive(Debug)]
 pub struct Events {
     told: broadcast::Receiver<Event>,
@@ -187,9 +187,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; nothing when the server is gone. Whoever is slow misses the oldest ones: the
-    /// state and the lists themselves are always there to be looked at. What a server says in numbers that
-    /// are up to it, such as lines of its log, comes last, and crowds nothing else out.
+    /// Returns the next event; nothing when the server is gone. Slow receivers miss the oldest events: the state and the lists
+    /// can be read at any time. Log messages come last.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let received = tokio::select! {

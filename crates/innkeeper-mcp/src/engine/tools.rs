@@ -9,42 +9,42 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::config::Limits;
 use crate::engine::error::Error;
 use crate::engine::paging::{Pages, text};
-use crate::engine::server::{Connection, Failed, Request};
+use crate::engine::server::{AttemptFailure, Connection, Request};
 
 /// A tool, as its server describes it. Everything in it is as trustworthy as the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// What the server calls it. For models see [`crate::unique_names`].
+    /// The name of the server for it. For models see [`crate::unique_names`].
     pub name: String,
-    /// What people call it.
+    /// The title for users.
     pub title: Option<String>,
-    /// What it does, for models.
+    /// The description for models.
     pub description: Option<String>,
-    /// What it takes: a JSON schema, always an object.
+    /// The input schema, always an object.
     pub input_schema: Value,
-    /// What it gives back, if that has a form.
+    /// The output schema, if it has one.
     pub output_schema: Option<Value>,
-    /// What the server says about its effects. Hints, and no reason to trust it.
+    /// The effects that the server claims. They are hints, and no reason to trust it.
     pub annotations: Annotations,
-    /// `_meta`, as it was written.
+    /// `_meta`, as the server wrote it.
     pub meta: Option<Map<String, Value>>,
-    /// `icons`, as they were written.
+    /// `icons`, as the server wrote them.
     pub icons: Option<Value>,
-    /// It can be called as a task of MCP and in no other way (`execution.taskSupport` is `required`). Tasks are not
-    /// supported here, so nobody can call it.
+    /// True if it can be called only as a task of MCP (`execution.taskSupport` is `required`). The host does not support tasks,
+    /// so it cannot be called.
     pub needs_task: bool,
 }
 
-/// What a server says about the effects of a tool. What it does not say is not known.
+/// The effects of a tool, as its server claims. `None` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// It changes nothing.
     pub read_only: Option<bool>,
     /// It may destroy something.
     pub destructive: Option<bool>,
-    /// Doing it twice is as doing it once.
+    /// Calling it twice has the same effect as once.
     pub idempotent: Option<bool>,
-    /// It reaches out into the world.
+    /// It interacts with the outside world.
     pub open_world: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ impl Tool {
         Some(Self {
             title: text(&entry, "title").or_else(|| text(&hints, "title")),
             description: text(&entry, "description"),
-            // Providers refuse a tool without one, and with it the whole request.
+            // Model providers refuse a tool without one, and with it the whole request.
             input_schema: input_schema.unwrap_or_else(|| json!({ "type": "object" })),
             output_schema,
             annotations: Annotations {
@@ -80,24 +80,24 @@ impl Tool {
         })
     }
 
-    /// `_meta.ui` of an MCP App, as it was written (MCP-20).
+    /// Returns `_meta.ui` of an MCP App, as the server wrote it (MCP-20).
     pub fn ui(&self) -> Option<&Value> {
         self.meta.as_ref()?.get("ui")
     }
 
-    /// The `ui://` resource that shows its calls, also by its older name.
+    /// Returns the `ui://` resource that shows its calls, also by its older name.
     pub fn ui_resource(&self) -> Option<&str> {
         let meta = self.meta.as_ref()?;
         let new = meta.get("ui").and_then(|ui| ui.get("resourceUri"));
         new.or_else(|| meta.get("ui/resourceUri"))?.as_str()
     }
 
-    /// Whether models may call it. A tool that is only for its App is hidden from them.
+    /// Returns true if models may call it. A tool that is only for its App is hidden from them.
     pub fn is_for_model(&self) -> bool {
         self.is_visible_to("model") && !self.needs_task
     }
 
-    /// Whether the App of its server may call it.
+    /// Returns true if the App of its server may call it.
     pub fn is_for_app(&self) -> bool {
         self.is_visible_to("app") && !self.needs_task
     }
@@ -108,8 +108,12 @@ impl Tool {
     }
 }
 
-/// Fetches the tools of a server, however many pages they fill, within a time.
-pub(crate) async fn list(connection: &Connection, limits: &Limits, time: Duration) -> Result<Vec<Tool>, Failed> {
+/// Lists the tools of a server, however many pages they fill, within a time.
+pub(crate) async fn list(
+    connection: &Connection,
+    limits: &Limits,
+    time: Duration,
+) -> Result<Vec<Tool>, AttemptFailure> {
     if !connection.info.can("tools") {
         return Ok(Vec::new());
     }
@@ -138,7 +142,7 @@ pub(crate) async fn list(connection: &Connection, limits: &Limits, time: Duratio
     }
     let tools = pages.into_entries().into_iter().filter_map(Tool::read);
     let mut tools: Vec<Tool> = tools.collect();
-    // Of two with one name only the first can be called.
+    // Of two tools with one name only the first can be called.
     let mut names = std::collections::HashSet::new();
     tools.retain(|tool| names.insert(tool.name.clone()));
     connection.peer.note_tools(&mut tools);
@@ -150,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mcp20_a_tool_with_an_app() {
+    fn mcp20_a_tool_with_an_app_is_read() {
         let tool = Tool::read(json!({
             "name": "show", "title": "Show",
             "inputSchema": { "type": "object", "properties": {} },
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_says_is_read_as_far_as_it_goes() {
+    fn incomplete_tools_are_read() {
         assert!(Tool::read(json!({ "name": "" })).is_none());
         assert!(Tool::read(json!(7)).is_none());
         let tool = Tool::read(json!({ "name": "a", "inputSchema": "no", "_meta": 3, "annotations": [] })).unwrap();
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_needs_a_task_is_for_nobody() {
+    fn a_tool_that_needs_a_task_cannot_be_called() {
         let read = |support: &str| {
             let execution = json!({ "taskSupport": support });
             Tool::read(json!({ "name": "a", "execution": execution })).unwrap()

@@ -41,16 +41,16 @@ use crate::engine::error::ConfigError;
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 3;
 
-/// The HTTP client for all servers out there.
+/// Returns the HTTP client for remote servers.
 #[cfg(test)]
 pub(crate) fn http_client() -> Result<reqwest::Client, ConfigError> {
     http_client_for(&Url::parse("https://example.test").expect("an address"))
 }
 
-/// A client that is made once: making one is slow.
+/// A client that is built once: building one is slow.
 type OneClient = OnceLock<Result<reqwest::Client, ConfigError>>;
 
-/// The HTTP client for an address of a server. There are three.
+/// Returns the HTTP client for the address of a server. There are three.
 pub(crate) fn http_client_for(address: &Url) -> Result<reqwest::Client, ConfigError> {
     static CLIENTS: [OneClient; 3] = [const { OnceLock::new() }; 3];
     client_of(&CLIENTS, address, || {
@@ -66,11 +66,11 @@ pub(crate) fn http_client_for(address: &Url) -> Result<reqwest::Client, ConfigEr
     })
 }
 
-/// The HTTP client for an address that is sent secrets: it goes there and nowhere else.
+/// Returns the HTTP client for an address that gets secrets. It follows no redirects.
 ///
 /// # Errors
 ///
-/// When this machine has nothing to make encrypted connections with.
+/// When this machine cannot make encrypted connections.
 pub fn http_client_without_redirects(address: &Url) -> Result<reqwest::Client, ConfigError> {
     static CLIENTS: [OneClient; 3] = [const { OnceLock::new() }; 3];
     client_of(&CLIENTS, address, Policy::none)
@@ -87,8 +87,8 @@ fn client_of(
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
-    // What is meant for this machine does not go through a proxy. Without TLS there is no need for
-    // the system's certificates, which some machines lack.
+    // Requests to this machine do not go through a proxy. Without TLS there is no need for the system's certificates, which
+    // some machines lack.
     let here = || reqwest::Client::builder().no_proxy();
     let client = match (is_here, address.scheme()) {
         (false, _) => out_there.get_or_init(|| build(reqwest::Client::builder(), redirects())),
@@ -109,7 +109,7 @@ fn build(builder: reqwest::ClientBuilder, redirects: Policy) -> Result<reqwest::
         .map_err(|error| ConfigError::Http(error.without_url().to_string()))
 }
 
-/// Reqwest comes without a cryptography: ring it is, unless the program chose one before.
+/// Reqwest has no cryptography of its own: ring is used, unless the program has chosen another one.
 fn choose_cryptography() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

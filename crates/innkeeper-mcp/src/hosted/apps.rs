@@ -1,7 +1,7 @@
-//! What apps in clients say to a server: within bounds, and in order.
+//! Messages of apps in clients to a server, in order and bounded.
 //!
-//! A server may stop reading while clients go on writing. What waits for it waits here, and what has no room does not
-//! wait: a notification is dropped, a request is refused (T26).
+//! A server may stop reading while clients go on writing. Messages wait here; without room, a notification is dropped and a
+//! request is refused (T26).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,30 +11,30 @@ use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::running::Running;
-use super::words;
+use super::convert;
+use super::session_server::SessionServer;
 
-/// Most notifications that wait.
+/// The number of notifications that wait.
 const MOST_NOTICES: usize = 64;
-/// The largest one, which is far more than a line of a log has.
+/// The largest notification. Log lines are far smaller.
 const MOST_NOTICE_BYTES: usize = 64 << 10;
-/// Most bytes of all that wait.
+/// The total size of the notifications that wait.
 const MOST_NOTICES_BYTES: usize = 1 << 20;
-/// Most bytes of the requests that are under way. One is always let through, whatever it has.
+/// The total size of the requests that are under way. A single request may be larger.
 const MOST_REQUESTS_BYTES: usize = 16 << 20;
 
-/// What the apps of one server of one session say.
+/// The messages of apps to one server of one session.
 pub(super) struct Apps {
     notices: mpsc::Sender<Notice>,
     waiting: Mutex<Option<mpsc::Receiver<Notice>>>,
     /// In bytes.
     notice_room: Arc<Semaphore>,
     request_room: Arc<Semaphore>,
-    /// Whether the log says already that something was dropped.
+    /// True if the log already says that notifications are dropped.
     is_told: AtomicBool,
 }
 
-/// A notification on its way.
+/// A notification that waits.
 struct Notice {
     method: String,
     params: Map<String, Value>,
@@ -53,8 +53,7 @@ impl Apps {
         }
     }
 
-    /// Puts a notification at the end of those that wait. One that has no room is dropped, which nobody hears of but
-    /// the log, once.
+    /// Queues a notification. Without room it is dropped, and the log says so once.
     pub(super) fn tell(&self, server: &str, method: &str, params: Map<String, Value>) {
         if self.is_taken(method, params) || self.is_told.swap(true, Ordering::Relaxed) {
             return;
@@ -79,7 +78,7 @@ impl Apps {
         self.notices.try_send(notice).is_ok()
     }
 
-    /// Room for a request, until what is returned is dropped.
+    /// Reserves room for a request until the permit is dropped.
     pub(super) fn room_for(&self, server: &str, params: &Map<String, Value>) -> Result<OwnedSemaphorePermit, McpError> {
         let size = size(params).min(MOST_REQUESTS_BYTES);
         take(&self.request_room, size).ok_or_else(|| {
@@ -90,25 +89,25 @@ impl Apps {
         })
     }
 
-    /// The notifications, for the one that passes them on.
+    /// Takes the queue of notifications.
     fn notices(&self) -> Option<mpsc::Receiver<Notice>> {
         self.waiting.lock().take()
     }
 }
 
-/// Passes notifications on, one after the other, for as long as the server is wanted.
-pub(super) async fn pass_on(running: &Running) {
-    let Some(mut notices) = running.apps.notices() else {
+/// Passes notifications on, one after the other, for as long as the session wants the server.
+pub(super) async fn pass_on(server: &SessionServer) {
+    let Some(mut notices) = server.apps.notices() else {
         return;
     };
     while let Some(notice) = notices.recv().await {
-        let Some(lease) = running.lease() else { continue };
-        let allowed = words::allowed(words::apps(&lease));
+        let Some(lease) = server.lease() else { continue };
+        let allowed = convert::allowed(convert::apps(&lease));
         let passed = lease.pass_notification(allowed, &notice.method, Some(notice.params));
         tokio::select! {
             () = lease.gone.cancelled() => {}
             passed = passed => if let Err(error) = passed {
-                tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
+                tracing::debug!(server = server.name(), %error, "a notification of an app was not passed on");
             },
         }
     }
@@ -119,7 +118,7 @@ fn take(room: &Arc<Semaphore>, size: usize) -> Option<OwnedSemaphorePermit> {
     Arc::clone(room).try_acquire_many_owned(size).ok()
 }
 
-/// How many bytes parameters have as JSON.
+/// Returns the size of parameters as JSON.
 fn size(params: &Map<String, Value>) -> usize {
     serde_json::to_string(params).map_or(usize::MAX, |text| text.len())
 }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn t26_what_a_server_does_not_take_waits_in_order_and_within_bounds() {
+    async fn t26_waiting_notifications_of_apps_are_ordered_and_bounded() {
         for (bytes, fit) in [(10, MOST_NOTICES), (60 << 10, MOST_NOTICES_BYTES / (61 << 10))] {
             let apps = Apps::new();
             for number in 0..200 {
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn t26_requests_of_apps_that_are_under_way_have_a_bound() {
+    fn t26_open_requests_of_apps_are_bounded() {
         let apps = Apps::new();
         let large = line(0, 5 << 20);
         let first = apps.room_for("inn", &large).expect("room");

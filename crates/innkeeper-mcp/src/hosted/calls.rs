@@ -1,4 +1,4 @@
-//! Calls of tools, with what servers want while they run.
+//! Tool calls, and the questions of servers while they run.
 
 use std::pin::Pin;
 
@@ -11,33 +11,33 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::running::Running;
+use super::convert;
+use super::session_server::SessionServer;
 use super::tokens::Tokens;
-use super::words;
 use crate::engine::ask::{Answer, Ask, AskSink, Question};
 use crate::engine::call::Call;
 use crate::engine::server::{Progress, ProgressSink};
 use crate::engine::state::Event;
 
-/// How many reports of progress wait to be shown; what comes faster is left out.
+/// The number of progress reports that wait to be shown. Further ones are dropped.
 const KEPT_REPORTS: usize = 16;
 
-/// The code of JSON-RPC for what went wrong.
+/// The JSON-RPC code for internal errors.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// Something that people do while the call runs. `false` says that it is to be given up.
+/// A task of users while the call runs. False means that the call is given up.
 type Doing<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 pub(super) async fn call(
-    running: &Running,
+    server: &SessionServer,
     tool: &str,
     arguments: Arguments,
     during: &dyn During,
     tokens: &Tokens,
 ) -> Result<CallOutcome, McpError> {
-    let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
+    let lease = server.lease().ok_or_else(|| McpError::no_server(server.name()))?;
     let (reports, mut reported) = mpsc::channel(KEPT_REPORTS);
-    // The engine bounds how many questions are open.
+    // The engine bounds the number of open questions.
     let (asks, mut asked) = mpsc::unbounded_channel();
     if lease
         .tools()
@@ -47,7 +47,7 @@ pub(super) async fn call(
         return Err(McpError::new(format!(
             "the tool {tool:?} of the MCP server {:?} can be called only as a task of MCP, which this host does not \
              support: use another tool",
-            running.name()
+            server.name()
         )));
     }
     let (arguments, exact) = arguments.into_parts();
@@ -56,37 +56,37 @@ pub(super) async fn call(
     call.progress = Some(ProgressSink::new(move |progress| {
         let _ = reports.try_send(progress);
     }));
-    // A question that nobody takes is dropped, and so declined.
+    // A question that is dropped counts as declined.
     call.asks = Some(AskSink::new(move |ask| {
         let _ = asks.send(ask);
     }));
-    call.session = Some(running.session());
+    call.session = Some(server.session());
     let id = call.id;
     let mut events = lease.events();
     let calling = lease.call(call);
     tokio::pin!(calling);
     let mut doing: FuturesUnordered<Doing<'_>> = FuturesUnordered::new();
-    // The server has its token, wherever it came from: then nobody is asked any longer.
+    // Cancelled when the server has its token, wherever it came from.
     let mut signed_in = CancellationToken::new();
-    // For as long as they are asked, and not longer: a token that comes later is not meant for it.
+    // Dropped when users are not asked any more: a later token is not for this call.
     let mut asking = None;
     loop {
         tokio::select! {
             biased;
-            outcome = &mut calling => return outcome.map(words::outcome).map_err(words::error),
-            () = lease.gone.cancelled() => return Err(running.was_stopped()),
+            outcome = &mut calling => return outcome.map(convert::outcome).map_err(convert::error),
+            () = lease.gone.cancelled() => return Err(server.was_stopped()),
             Some(goes_on) = doing.next() => if !goes_on {
                 return Err(McpError::new(format!(
-                    "the MCP server {:?} wants somebody to sign in first, and nobody did: sign in, then try again",
-                    running.name()
+                    "the MCP server {:?} needs a sign-in, and no user signed in: sign in, then try again",
+                    server.name()
                 )));
             },
             Some(ask) = asked.recv() => doing.push(Box::pin(answer(ask, during))),
             Some(progress) = reported.recv() => during.progress(in_words(&progress)).await,
             Some(event) = events.next() => match event {
                 Event::SignInNeeded { call, sign_in } if call == id => {
-                    asking = Some(running.asks_for(&sign_in));
-                    let requirement = words::requirement(&sign_in, tokens);
+                    asking = Some(server.asks_for(&sign_in));
+                    let requirement = convert::requirement(&sign_in, tokens);
                     signed_in = CancellationToken::new();
                     let has_signed_in = signed_in.clone();
                     doing.push(Box::pin(async move {
@@ -122,7 +122,7 @@ async fn answer(mut ask: Ask, during: &dyn During) -> bool {
     let has_fields = matches!(question, HostQuestion::Form { .. });
     let answered = tokio::select! {
         answered = during.ask(question) => answered,
-        // It gave up.
+        // The server does not wait any more.
         () = ask.gone() => return true,
     };
     ask.answer(match answered {
@@ -138,7 +138,7 @@ async fn answer(mut ask: Ask, during: &dyn During) -> bool {
     true
 }
 
-/// How far a call is, for people.
+/// Describes the progress of a call.
 fn in_words(progress: &Progress) -> String {
     let how_far = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),

@@ -12,22 +12,22 @@ use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::running::{Life, Running, Wanted};
-use super::{Shared, words};
+use super::session_server::{ServerTask, SessionServer, StartReason};
+use super::{Shared, convert};
 use crate::engine::auth::SignInReason;
 use crate::engine::names::unique_names;
 use crate::engine::state::ServerState;
 
-pub(super) struct OneSession {
+pub(super) struct HostedSession {
     shared: Arc<Shared>,
     sink: ServerSink,
-    /// In the order in which they are wanted.
-    servers: Mutex<Vec<Life>>,
-    /// The start of each that the session had last, also of those that it does not have any more.
+    /// In the order of the declarations.
+    servers: Mutex<Vec<ServerTask>>,
+    /// The last start attempt of each server, also of servers that the session does not have any more.
     attempts: Mutex<HashMap<String, u64>>,
 }
 
-impl OneSession {
+impl HostedSession {
     pub(super) fn new(shared: Arc<Shared>, sink: ServerSink) -> Self {
         Self {
             shared,
@@ -37,39 +37,39 @@ impl OneSession {
         }
     }
 
-    /// A session that has a server from its beginning takes it as it is; another start of it is one that somebody
-    /// asked for.
-    fn why_wanted(&self, wish: &ServerWish) -> Wanted {
+    /// Returns why a server starts. A server that a session has from its beginning is taken as it is; another attempt means
+    /// that a user asked for a start.
+    fn start_reason(&self, wish: &ServerWish) -> StartReason {
         let id = wish.declaration.about.id.clone();
         match self.attempts.lock().insert(id, wish.attempt) {
-            Some(last) if last != wish.attempt => Wanted::Started,
-            _ => Wanted::Along,
+            Some(last) if last != wish.attempt => StartReason::Requested,
+            _ => StartReason::SessionOpened,
         }
     }
 
-    fn find(&self, id: &str) -> Option<Arc<Running>> {
+    fn find(&self, id: &str) -> Option<Arc<SessionServer>> {
         let servers = self.servers.lock();
-        let life = servers.iter().find(|life| life.running.id() == id);
-        life.map(|life| Arc::clone(&life.running))
+        let task = servers.iter().find(|task| task.server.id() == id);
+        task.map(|task| Arc::clone(&task.server))
     }
 
-    /// A server that is wanted. Its id is nothing that people know it by.
-    fn wanted(&self, id: &str) -> Result<Arc<Running>, McpError> {
+    /// Returns a server that the session wants. Its id means nothing to users.
+    fn wanted(&self, id: &str) -> Result<Arc<SessionServer>, McpError> {
         self.find(id).ok_or_else(McpError::server_gone)
     }
 
-    /// The start of a server that somebody means, if it is the present one.
-    fn find_attempt(&self, id: &str, attempt: u64) -> Result<Arc<Running>, McpError> {
-        let running = self.wanted(id)?;
-        match running.wish.attempt == attempt {
-            true => Ok(running),
-            false => Err(McpError::no_server(running.name())),
+    /// Returns a server if `attempt` is its present start.
+    fn find_attempt(&self, id: &str, attempt: u64) -> Result<Arc<SessionServer>, McpError> {
+        let server = self.wanted(id)?;
+        match server.wish.attempt == attempt {
+            true => Ok(server),
+            false => Err(McpError::no_server(server.name())),
         }
     }
 }
 
-/// Whether a server's tools can be called: also while it says that an App of somebody's wants more than it
-/// grants to those who have not signed in (MCP-10).
+/// Returns true if the tools of a server can be called. They can while it reports that an app wants more than it grants
+/// without a sign-in (MCP-10).
 fn can_be_called(state: &ServerState) -> bool {
     match state {
         ServerState::Ready => true,
@@ -79,41 +79,42 @@ fn can_be_called(state: &ServerState) -> bool {
 }
 
 #[async_trait]
-impl SessionServers for OneSession {
+impl SessionServers for HostedSession {
     fn want(&self, wanted: SessionWants) {
         let mut servers = self.servers.lock();
-        let mut before: Vec<Life> = std::mem::take(&mut *servers);
+        let mut before: Vec<ServerTask> = std::mem::take(&mut *servers);
         for wish in wanted.servers {
-            let is_same = |life: &Life| life.running.wish == wish && life.running.moves_to(&self.shared, &wanted.roots);
+            let is_same =
+                |task: &ServerTask| task.server.wish == wish && task.server.moves_to(&self.shared, &wanted.roots);
             let kept = before.iter().position(is_same).map(|index| before.swap_remove(index));
             servers.push(kept.unwrap_or_else(|| {
-                // One that is replaced lets go of its server before the new one asks for it.
-                before.retain(|life| life.running.id() != wish.declaration.about.id);
-                let why = self.why_wanted(&wish);
-                let running = Running::new(wish, why, &wanted.session, wanted.roots.clone());
-                self.shared.note(&running);
-                Life::begin(running, Arc::clone(&self.shared), self.sink.clone())
+                // A replaced server gives its share back before the new one takes one.
+                before.retain(|task| task.server.id() != wish.declaration.about.id);
+                let reason = self.start_reason(&wish);
+                let server = SessionServer::new(wish, reason, &wanted.session, wanted.roots.clone());
+                self.shared.note(&server);
+                ServerTask::begin(server, Arc::clone(&self.shared), self.sink.clone())
             }));
         }
     }
 
     fn tools(&self) -> Vec<McpTool> {
-        let running: Vec<Arc<Running>> = self
+        let servers: Vec<Arc<SessionServer>> = self
             .servers
             .lock()
             .iter()
-            .map(|life| Arc::clone(&life.running))
+            .map(|task| Arc::clone(&task.server))
             .collect();
         let mut tools = Vec::new();
-        for running in &running {
-            let Some(lease) = running.lease().filter(|lease| can_be_called(&lease.state())) else {
+        for server in &servers {
+            let Some(lease) = server.lease().filter(|lease| can_be_called(&lease.state())) else {
                 continue;
             };
             tools.extend(
                 lease
                     .tools()
                     .iter()
-                    .map(|tool| words::tool(tool, &running.wish.declaration)),
+                    .map(|tool| convert::tool(tool, &server.wish.declaration)),
             );
         }
         let names = unique_names(tools.iter().map(|tool| (tool.server_name.as_str(), tool.tool.as_str())));
@@ -130,13 +131,13 @@ impl SessionServers for OneSession {
         arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
-        let running = self.wanted(server)?;
-        super::calls::call(&running, tool, arguments, during, &self.shared.tokens).await
+        let server = self.wanted(server)?;
+        super::calls::call(&server, tool, arguments, during, &self.shared.tokens).await
     }
 
     async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
         match self.find(server) {
-            Some(running) => super::offers::prompts(&running).await,
+            Some(server) => super::prompts_and_resources::prompts(&server).await,
             None => Vec::new(),
         }
     }
@@ -147,20 +148,20 @@ impl SessionServers for OneSession {
         prompt: &str,
         arguments: Map<String, Value>,
     ) -> Result<PromptMessages, McpError> {
-        let running = self.wanted(server)?;
-        super::offers::fill_in(&running, prompt, arguments).await
+        let server = self.wanted(server)?;
+        super::prompts_and_resources::fill_in(&server, prompt, arguments).await
     }
 
     async fn resources(&self, server: &str) -> Vec<McpResource> {
         match self.find(server) {
-            Some(running) => super::offers::resources(&running).await,
+            Some(server) => super::prompts_and_resources::resources(&server).await,
             None => Vec::new(),
         }
     }
 
     async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
-        let running = self.wanted(server)?;
-        super::offers::read(&running, uri).await
+        let server = self.wanted(server)?;
+        super::prompts_and_resources::read(&server, uri).await
     }
 
     async fn app_request(
@@ -170,21 +171,21 @@ impl SessionServers for OneSession {
         method: &str,
         params: Map<String, Value>,
     ) -> Result<Value, McpError> {
-        let running = self.find_attempt(server, attempt)?;
-        let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
-        let allowed = words::allowed(words::apps(&lease));
-        let _room = running.apps.room_for(running.name(), &params)?;
+        let server = self.find_attempt(server, attempt)?;
+        let lease = server.lease().ok_or_else(|| McpError::no_server(server.name()))?;
+        let allowed = convert::allowed(convert::apps(&lease));
+        let _room = server.apps.room_for(server.name(), &params)?;
         tokio::select! {
-            () = lease.gone.cancelled() => Err(running.was_stopped()),
-            passed = lease.pass(allowed, Some(running.session()), method, Some(params), CancellationToken::new()) => {
-                passed.map_err(words::error)
+            () = lease.gone.cancelled() => Err(server.was_stopped()),
+            passed = lease.pass(allowed, Some(server.session()), method, Some(params), CancellationToken::new()) => {
+                passed.map_err(convert::error)
             }
         }
     }
 
     fn app_notification(&self, server: &str, attempt: u64, method: &str, params: Map<String, Value>) {
-        if let Ok(running) = self.find_attempt(server, attempt) {
-            running.apps.tell(running.name(), method, params);
+        if let Ok(server) = self.find_attempt(server, attempt) {
+            server.apps.tell(server.name(), method, params);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! At the authorization server: the next token for the last one (RFC 6749, 6), and the end of one (RFC 7009).
+//! Requests to the authorization server: renewal (RFC 6749, 6) and revocation (RFC 7009) of tokens.
 //!
-//! What goes there is secret, so it goes to that address and nowhere else: no redirects (T16). What comes
-//! back is bounded, and of what it says only a known word is passed on (AUTH-12).
+//! The requests contain secrets, so redirects are not followed (T16). Answers are bounded, and only known error codes are
+//! passed on (AUTH-12).
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ const TIME: Duration = Duration::from_secs(15);
 const MOST_BYTES: usize = 256 << 10;
 const MOST_TOKEN_BYTES: usize = 64 << 10;
 
-/// What an authorization server gave.
+/// A granted token.
 pub(crate) struct Granted {
     pub(crate) token: String,
     pub(crate) expires_in: Option<u64>,
     pub(crate) scopes: Option<Vec<String>>,
-    /// In place of the one that was sent, if it is not good any more.
+    /// The next refresh token, if the old one is not valid any more.
     pub(crate) refresh_token: Option<String>,
 }
 
-/// Why it gave nothing.
+/// Why no token was granted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
-    /// It said no, in a word of OAuth; another time it would say the same.
+    /// The server refused with an OAuth error that a second try does not change.
     Refused(String),
-    /// Another time may be better.
+    /// A second try may succeed.
     Failed(String),
 }
 
-/// The refusals that no second try changes (RFC 6749, 5.2; RFC 8707, 2).
+/// The OAuth errors that no second try changes (RFC 6749, 5.2; RFC 8707, 2).
 const REFUSALS: [&str; 7] = [
     "invalid_grant",
     "invalid_client",
@@ -48,7 +48,7 @@ const REFUSALS: [&str; 7] = [
     "unsupported_grant_type",
 ];
 
-/// Trades a refresh token for the next token of a resource.
+/// Exchanges a refresh token for the next token of a resource.
 pub(crate) async fn refresh(with: &SavedRefresh, refresh_token: &str, resource: &str) -> Result<Granted, NotGranted> {
     let fields = [
         ("grant_type", "refresh_token"),
@@ -71,7 +71,7 @@ pub(crate) async fn refresh(with: &SavedRefresh, refresh_token: &str, resource: 
     }
 }
 
-/// Declares a token void: the refresh token, and with it what it was traded for, or else the token itself.
+/// Revokes a token: the refresh token, and with it the tokens from it, or else the token itself.
 pub(crate) async fn revoke(with: &SavedRefresh, token: &str, endpoint: &str) -> Result<(), NotGranted> {
     let (token, hint) = match &with.refresh_token {
         Some(refresh_token) => (refresh_token.as_str(), "refresh_token"),
@@ -99,18 +99,18 @@ fn granted(body: &[u8]) -> Result<Granted, NotGranted> {
     let is_fine = |token: &str, least: u8| {
         (1..=MOST_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(|byte| (least..=0x7e).contains(&byte))
     };
-    // It goes into a header, where there is no room for spaces (RFC 6750).
+    // It is sent in a header, which cannot have spaces (RFC 6750).
     let is_usable = is_fine(&answer.access_token, 0x21) && answer.token_type.eq_ignore_ascii_case("bearer");
     if !is_usable || !answer.refresh_token.as_deref().is_none_or(|token| is_fine(token, 0x20)) {
         return Err(not_understood());
     }
-    // Some write the number as text, and some 0 where they do not say: nobody gives out what is over.
+    // Some servers write the number as text, and some write 0 if they do not know.
     let expires_in = answer.expires_in.and_then(|value| match value {
         serde_json::Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
     });
     let expires_in = expires_in.filter(|seconds| *seconds > 0);
-    // OAuth puts spaces between scopes, and some put commas.
+    // OAuth separates scopes with spaces; some servers use commas.
     let scopes = answer.scope.map(|scope| {
         let scopes = scope.split([' ', ',']).filter(|scope| !scope.is_empty());
         scopes.map(str::to_owned).collect()
@@ -141,14 +141,14 @@ async fn post(
     asked.unwrap_or_else(|_| Err(failed("it did not answer in time")))
 }
 
-/// The form, with who asks.
+/// Returns the form with the client's authentication.
 fn signed(with: &SavedRefresh, request: RequestBuilder, fields: &[(&str, &str)]) -> RequestBuilder {
     let mut form = Serializer::new(String::new());
     form.extend_pairs(fields);
     let secret = with.client_secret.as_deref().unwrap_or_default();
     let mut request = request.header("accept", "application/json");
     if with.client_auth == ClientAuth::Basic.name() {
-        // Both are encoded like a form before they are encoded once more (RFC 6749, 2.3.1).
+        // Both are form-encoded before they are encoded for the header (RFC 6749, 2.3.1).
         let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         request = request.basic_auth(encoded(&with.client_id), Some(encoded(secret)));
     } else {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_token_is_none() {
+    fn invalid_tokens_are_refused() {
         let good = granted(br#"{"access_token":"a","token_type":"bearer","expires_in":"60","scope":"r w"}"#);
         let good = good.ok().unwrap();
         assert_eq!((good.expires_in, good.scopes.unwrap().len()), (Some(60), 2));

@@ -1,4 +1,4 @@
-//! The tokens of a host's servers: which there are, and that they are kept.
+//! The tokens of a host's servers, in memory and persisted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -13,27 +13,27 @@ use crate::engine::secret::Token;
 use crate::hosted::token_exchange::Granted;
 use crate::hosted::vault::{SavedRefresh, SavedToken, TokenKeeper};
 
-/// Most servers that are remembered to be meant with one token.
+/// The number of server addresses that are remembered for one token.
 const MOST_SERVERS: usize = 64;
-/// Most resources of which it is remembered that their token is over.
+/// The number of resources whose token is remembered to have expired.
 const MOST_LAPSED: usize = 1024;
 
-/// All tokens, by the resource that they are for.
+/// All tokens, by resource.
 pub(super) struct Tokens {
-    held: Mutex<Holdings>,
+    held: Mutex<TokenTable>,
     keeper: Option<Arc<dyn TokenKeeper>>,
-    /// One writes at a time, so that what is written last is what there is.
+    /// One thread writes at a time, so that the last write has the newest tokens.
     writing: Mutex<Written>,
 }
 
 #[derive(Default)]
-struct Holdings {
-    by_resource: HashMap<String, Held>,
-    /// Resources whose token is over and was not taken back: whoever signs in does so again (AUTH-06).
+struct TokenTable {
+    by_resource: HashMap<String, StoredToken>,
+    /// Resources whose token expired and was not revoked: clients are told that it expired (AUTH-06).
     lapsed: BTreeSet<String>,
-    /// Counts changes.
+    /// Incremented by every change.
     version: u64,
-    /// The change that last took something away.
+    /// The version of the last removal.
     removed: u64,
 }
 
@@ -42,10 +42,10 @@ struct Written {
     version: u64,
 }
 
-impl Holdings {
-    fn take(&mut self, resource: &str) -> Option<Held> {
+impl TokenTable {
+    fn take(&mut self, resource: &str) -> Option<StoredToken> {
         let mut taken = self.by_resource.remove(resource)?;
-        taken.leave();
+        taken.stop_renewal_task();
         self.version += 1;
         self.removed = self.version;
         Some(taken)
@@ -58,25 +58,25 @@ impl Holdings {
     }
 }
 
-/// A token, and who is getting the next one.
+/// A token, and the state of its renewal.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct StoredToken {
     pub(super) saved: SavedToken,
-    /// Which the host takes it for; the next one that it is traded for has the same.
+    /// The number that the host knows it by. A renewed token keeps it.
     pub(super) number: u64,
-    /// Which of all tokens that ever were it is.
+    /// The version of the table when this token was stored.
     pub(super) version: u64,
-    /// Held by whoever gets the next one: of those who want it, one asks.
+    /// Locked during a renewal, so that several requests for a renewal become one.
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
-    /// Whether it came in the place of one that people gave.
+    /// True if the token is the result of a renewal.
     pub(super) is_refreshed: bool,
-    /// Whether a server has accepted it, in this life of the host or in an earlier one.
+    /// True if a server has accepted it, also before the last restart of the host.
     has_worked: bool,
-    /// Who waits for the moment at which it is to be replaced.
-    seen_to: Option<AbortHandle>,
+    /// The task that renews it before it expires.
+    renewal_task: Option<AbortHandle>,
 }
 
-impl Held {
+impl StoredToken {
     fn new(saved: SavedToken, number: u64, version: u64) -> Self {
         Self {
             saved,
@@ -85,11 +85,11 @@ impl Held {
             renewing: Arc::default(),
             is_refreshed: false,
             has_worked: false,
-            seen_to: None,
+            renewal_task: None,
         }
     }
 
-    /// The same with another refresh token.
+    /// Returns the same token with another refresh token.
     pub(super) fn refreshed_with(mut self, refresh_token: String) -> Self {
         if let Some(refresh) = &mut self.saved.refresh {
             refresh.refresh_token = Some(refresh_token);
@@ -97,35 +97,34 @@ impl Held {
         self
     }
 
-    /// Nobody waits any more for the moment at which it is to be replaced. Whoever is at it already sees
-    /// it through.
-    fn leave(&mut self) {
-        if let Some(seen_to) = self.seen_to.take() {
-            seen_to.abort();
+    /// Ends the task that waits for the time of renewal. A renewal that is under way goes on.
+    fn stop_renewal_task(&mut self) {
+        if let Some(renewal_task) = self.renewal_task.take() {
+            renewal_task.abort();
         }
     }
 
-    /// Whether there is something to trade for the next one.
+    /// Returns true if there is a refresh token.
     pub(super) fn is_renewed(&self) -> bool {
         let refresh = self.saved.refresh.as_ref();
         refresh.is_some_and(|refresh| refresh.refresh_token.is_some())
     }
 
-    /// Whether it has to be declared void once another one is in its place. Tokens of one client are often one grant,
-    /// and with the old one the new one would be void too.
-    fn outlives(&self, next: &SavedToken) -> bool {
+    /// Returns true if this token must be revoked after `next` has replaced it. Tokens of one client are often one grant, and
+    /// revoking the old one would revoke the new one.
+    fn must_be_revoked_for(&self, next: &SavedToken) -> bool {
         let client = |token: &SavedToken| token.refresh.as_ref().map(|refresh| refresh.client_id.clone());
         let (old, new) = (client(&self.saved), client(next));
         self.saved.token != next.token && old.is_some() && new.is_some() && old != new
     }
 
-    /// How long it is still good, if that is known.
+    /// Returns the remaining lifetime, if it is known.
     pub(super) fn lasts(&self) -> Option<Duration> {
         let until = Duration::from_secs(self.saved.expires_at?);
         Some(until.saturating_sub(since_1970()))
     }
 
-    /// As servers are given it.
+    /// Returns the token in the form that servers get.
     pub(super) fn token(&self) -> Token {
         let mut token = Token::new(self.saved.token.as_str());
         token.expires_in = self.lasts();
@@ -136,14 +135,14 @@ impl Held {
 }
 
 impl Tokens {
-    /// Goes on with what was kept, as far as it is of any use.
+    /// Loads the persisted tokens that are still valid or can be renewed.
     pub(super) fn load(keeper: Option<Arc<dyn TokenKeeper>>) -> Self {
-        let mut held = Holdings::default();
+        let mut held = TokenTable::default();
         let mut written = Written::default();
         for saved in keeper.iter().flat_map(|keeper| keeper.load()) {
             held.version += 1;
-            let mut entry = Held::new(saved, 0, held.version);
-            // Nothing says otherwise, and people signed in a while ago.
+            let mut entry = StoredToken::new(saved, 0, held.version);
+            // Nothing says otherwise, and the sign-in was a while ago.
             entry.has_worked = true;
             if entry.is_renewed() || entry.lasts() != Some(Duration::ZERO) {
                 held.by_resource.insert(entry.saved.resource.clone(), entry);
@@ -168,13 +167,13 @@ impl Tokens {
         self.keeper.is_some()
     }
 
-    /// What the host has to know of them.
+    /// Returns what the host has to know about the tokens.
     pub(super) fn known(&self) -> Vec<KeptToken> {
         let held = self.held.lock();
         let known = held.by_resource.values().map(|held| KeptToken {
             resource: held.saved.resource.clone(),
             given_by: held.saved.given_by.clone(),
-            // What can be refreshed is seen to here.
+            // This module renews tokens that can be renewed.
             expires_in: held
                 .lasts()
                 .filter(|_| !held.is_renewed())
@@ -185,19 +184,19 @@ impl Tokens {
         known.collect()
     }
 
-    pub(super) fn get(&self, resource: &str) -> Option<Held> {
+    pub(super) fn get(&self, resource: &str) -> Option<StoredToken> {
         self.held.lock().by_resource.get(resource).cloned()
     }
 
-    /// A server that was given the token of a resource is ready with it.
+    /// Records that a server is ready with the token of a resource.
     pub(super) fn note_accepted(&self, resource: &str) {
         if let Some(held) = self.held.lock().by_resource.get_mut(resource) {
             held.has_worked = true;
         }
     }
 
-    /// Takes a token in, in place of an earlier one. Returns that if it has to be declared void.
-    pub(super) fn set(&self, resource: &str, given: ServerToken) -> Option<Held> {
+    /// Stores a token. Returns the token that it replaces if that one must be revoked.
+    pub(super) fn set(&self, resource: &str, given: ServerToken) -> Option<StoredToken> {
         let number = given.number;
         let saved = SavedToken {
             resource: resource.to_owned(),
@@ -219,22 +218,22 @@ impl Tokens {
         let mut held = self.held.lock();
         held.version += 1;
         held.lapsed.remove(resource);
-        let mut entry = Held::new(saved, number, held.version);
+        let mut entry = StoredToken::new(saved, number, held.version);
         if let Some(before) = held.by_resource.get_mut(resource) {
-            before.leave();
-            // Whom people signed in to, they signed in to; others decide for themselves (T16).
+            before.stop_renewal_task();
+            // A token of another user does not inherit the servers that a user signed in to (T16).
             if before.saved.given_by == entry.saved.given_by {
                 entry.saved.servers = std::mem::take(&mut before.saved.servers);
             }
         }
-        let is_void = |before: &Held| before.outlives(&entry.saved);
+        let is_void = |before: &StoredToken| before.must_be_revoked_for(&entry.saved);
         let void = held.by_resource.get(resource).filter(|before| is_void(before)).cloned();
         held.by_resource.insert(resource.to_owned(), entry);
         void
     }
 
-    /// People signed in to the server at this address with the token of a resource.
-    pub(super) fn mean(&self, resource: &str, server: &str) {
+    /// Records that users signed in to the server at this address with the token of a resource.
+    pub(super) fn note_server(&self, resource: &str, server: &str) {
         let mut held = self.held.lock();
         let next = held.version + 1;
         let Some(entry) = held.by_resource.get_mut(resource) else {
@@ -247,26 +246,26 @@ impl Tokens {
         }
     }
 
-    /// Whether they did.
-    pub(super) fn is_meant(&self, resource: &str, server: &str) -> bool {
+    /// Returns true if users signed in to the server at this address with the token of a resource.
+    pub(super) fn is_for_server(&self, resource: &str, server: &str) -> bool {
         let held = self.held.lock();
         let entry = held.by_resource.get(resource);
         entry.is_some_and(|held| held.saved.servers.iter().any(|known| known == server))
     }
 
-    /// Whether there was a token that is over.
+    /// Returns true if there was a token that expired.
     pub(super) fn has_lapsed(&self, resource: &str) -> bool {
         self.held.lock().lapsed.contains(resource)
     }
 
-    /// Takes one away that somebody took back, and says what it was.
-    pub(super) fn take(&self, resource: &str) -> Option<Held> {
+    /// Removes a token that was revoked, and returns it.
+    pub(super) fn take(&self, resource: &str) -> Option<StoredToken> {
         let mut held = self.held.lock();
         held.lapsed.remove(resource);
         held.take(resource)
     }
 
-    /// Takes one away that is over.
+    /// Removes a token that expired.
     pub(super) fn expire(&self, resource: &str) {
         let mut held = self.held.lock();
         if held.take(resource).is_some() {
@@ -274,7 +273,7 @@ impl Tokens {
         }
     }
 
-    /// The same, if it is still this one.
+    /// Removes a token that expired, if it is still this one.
     pub(super) fn drop_version(&self, resource: &str, version: u64) -> bool {
         let mut held = self.held.lock();
         let known = held.by_resource.get(resource);
@@ -285,7 +284,7 @@ impl Tokens {
         is_it
     }
 
-    /// Puts what was granted in the place of the token that it was granted for, if that is still there.
+    /// Replaces a token with the one that was granted for it, if it is still there.
     pub(super) fn renew(&self, resource: &str, version: u64, granted: Granted) -> bool {
         self.change(resource, version, |held| {
             held.is_refreshed = true;
@@ -302,17 +301,17 @@ impl Tokens {
         })
     }
 
-    /// Nobody gives another one for it.
+    /// Forgets the refresh token, which was refused.
     pub(super) fn forget_refresh(&self, resource: &str, version: u64) -> bool {
         self.change(resource, version, |held| {
             if let Some(refresh) = &mut held.saved.refresh {
-                // Where it is declared void is still good to know.
+                // The address for revocation is still needed.
                 refresh.refresh_token = None;
             }
         })
     }
 
-    fn change(&self, resource: &str, version: u64, change: impl FnOnce(&mut Held)) -> bool {
+    fn change(&self, resource: &str, version: u64, change: impl FnOnce(&mut StoredToken)) -> bool {
         let mut held = self.held.lock();
         let next = held.version + 1;
         let Some(entry) = held
@@ -324,26 +323,35 @@ impl Tokens {
         };
         change(entry);
         entry.version = next;
-        entry.leave();
+        entry.stop_renewal_task();
         held.version = next;
         true
     }
 
-    /// Has somebody see to a token from now on, unless somebody does; or `instead` of them.
-    pub(super) fn see_to(&self, resource: &str, version: u64, instead: bool, begin: impl FnOnce() -> AbortHandle) {
+    /// Starts a renewal task for a token. A task that runs already is kept, unless `instead` is set.
+    pub(super) fn schedule_renewal(
+        &self,
+        resource: &str,
+        version: u64,
+        instead: bool,
+        begin: impl FnOnce() -> AbortHandle,
+    ) {
         let mut held = self.held.lock();
         let entry = held.by_resource.get_mut(resource);
         let Some(entry) = entry.filter(|held| held.version == version) else {
             return;
         };
-        let is_seen_to = entry.seen_to.as_ref().is_some_and(|seen_to| !seen_to.is_finished());
+        let is_seen_to = entry
+            .renewal_task
+            .as_ref()
+            .is_some_and(|renewal_task| !renewal_task.is_finished());
         if instead || !is_seen_to {
-            entry.leave();
-            entry.seen_to = Some(begin());
+            entry.stop_renewal_task();
+            entry.renewal_task = Some(begin());
         }
     }
 
-    /// Keeps what there is now. Blocks.
+    /// Persists the tokens. Blocks.
     pub(super) fn save(&self) {
         let Some(keeper) = &self.keeper else {
             return;
@@ -361,10 +369,10 @@ impl Tokens {
         let mut outcome = keeper.save(&tokens);
         if let Err(error) = &outcome {
             tracing::warn!(
-                "the tokens of MCP servers cannot be kept ({error}); they are used until the host ends, and people \
+                "the tokens of MCP servers cannot be persisted ({error}); they are used until the host ends, and users \
                  sign in again after that"
             );
-            // What was taken away must not come back with the next start (AUTH-05).
+            // A revoked token must not come back with the next start (AUTH-05).
             if removed > written.version {
                 outcome = forget(&**keeper);
             }
@@ -377,11 +385,11 @@ impl Tokens {
 
 fn forget(keeper: &dyn TokenKeeper) -> io::Result<()> {
     keeper.clear().inspect_err(|error| {
-        tracing::error!("tokens of MCP servers that were taken back may still be kept ({error})");
+        tracing::error!("revoked tokens of MCP servers may still be persisted ({error})");
     })
 }
 
-/// The moment in so many seconds.
+/// Returns the time in so many seconds.
 fn at_in(seconds: u64) -> u64 {
     since_1970().as_secs().saturating_add(seconds)
 }
@@ -396,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given, until it cannot any more.
+    /// Persists tokens until it is full.
     #[derive(Default)]
     struct Drawer {
         kept: Mutex<Vec<SavedToken>>,
@@ -435,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn auth05_what_was_taken_back_does_not_come_back_though_nothing_can_be_written() {
+    fn auth05_revoked_tokens_stay_revoked_when_the_file_cannot_be_written() {
         let keeper = Arc::new(Drawer::default());
         let tokens = Tokens::load(Some(keeper.clone()));
         tokens.set("a", given(None));
@@ -453,13 +461,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_those_who_see_to_a_token_there_is_one() {
+    async fn a_token_has_one_renewal_task() {
         let tokens = Tokens::load(None);
         tokens.set("a", given(None));
         let version = tokens.get("a").unwrap().version;
         let mut started = Vec::new();
         for instead in [false, false, true] {
-            tokens.see_to("a", version, instead, || {
+            tokens.schedule_renewal("a", version, instead, || {
                 let waiting = tokio::spawn(std::future::pending::<()>());
                 let handle = waiting.abort_handle();
                 started.push(waiting);
@@ -480,12 +488,12 @@ mod tests {
     }
 
     #[test]
-    fn t16_whom_somebody_signed_in_to_is_not_meant_by_the_token_of_somebody_else() {
+    fn t16_a_token_of_another_user_does_not_inherit_the_servers() {
         let tokens = Tokens::load(None);
         tokens.set("a", given(None));
-        tokens.mean("a", "https://a.test/mcp");
+        tokens.note_server("a", "https://a.test/mcp");
         tokens.set("a", given(None));
-        assert!(tokens.is_meant("a", "https://a.test/mcp"));
+        assert!(tokens.is_for_server("a", "https://a.test/mcp"));
         let given_by = "bob".to_owned();
         tokens.set(
             "a",
@@ -494,11 +502,11 @@ mod tests {
                 ..given(None)
             },
         );
-        assert!(!tokens.is_meant("a", "https://a.test/mcp"));
+        assert!(!tokens.is_for_server("a", "https://a.test/mcp"));
     }
 
     #[test]
-    fn auth05_of_two_tokens_of_one_client_the_old_one_is_not_declared_void() {
+    fn auth05_a_replaced_token_of_the_same_client_is_not_revoked() {
         let of = |token: &str, client: Option<&str>| ServerToken {
             secret: Secret::new(token),
             refresh: client.map(|client| {
@@ -523,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_was_replaced_meanwhile_is_not_dropped() {
+    fn a_token_that_was_replaced_meanwhile_is_not_removed() {
         let tokens = Tokens::load(None);
         tokens.set("a", given(None));
         let old = tokens.get("a").unwrap().version;
@@ -535,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn auth06_what_expired_while_no_host_ran_is_forgotten() {
+    fn auth06_tokens_that_expired_while_no_host_ran_are_removed() {
         let keeper = Arc::new(Drawer::default());
         let tokens = Tokens::load(Some(keeper.clone()));
         tokens.set("over", given(Some(0)));

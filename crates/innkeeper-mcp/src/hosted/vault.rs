@@ -1,12 +1,10 @@
-//! Tokens between lives of the host: one sealed file, and its key somewhere else (T23).
+//! Persists tokens across restarts of the host: one sealed file, and its key elsewhere (T23).
 //!
-//! [`TokenKeeper`] is what the runner needs, so that a host can keep tokens in another way or not at all.
-//! [`Vault`] is the way of this crate: all tokens are one document, sealed as a whole (`vault/seal.rs`) and
-//! replaced as a whole (`vault/file.rs`). The key is meant to lie in another directory than the file: a
-//! copy of one of them alone holds nothing that anybody could use.
+//! A host can implement [`TokenKeeper`] to persist tokens in another way. [`Vault`] seals all tokens as one document
+//! (`vault/seal.rs`) and replaces the file as a whole (`vault/file.rs`). The key should be in another directory than the file:
+//! a copy of one of them alone is useless.
 //!
-//! Nothing here keeps a host from starting. Whatever cannot be read is gone, somebody is told why, and
-//! people sign in again.
+//! The host starts even if the vault cannot be read: the log says why, and users sign in again.
 
 mod file;
 mod seal;
@@ -19,58 +17,58 @@ use serde::{Deserialize, Serialize};
 
 use self::file::{Key, replace};
 
-/// Most bytes of all tokens together. What does not fit is not kept; it can be used all the same.
+/// The total size of the tokens. Tokens that do not fit are used, and not persisted.
 const MOST_BYTES: usize = 16 << 20;
 
-/// A file that is younger may be somebody's who writes it at this moment.
+/// A younger temporary file may belong to another host that is writing it.
 const BEING_WRITTEN: Duration = Duration::from_secs(60);
 
-/// A token as it is kept. It is shown nowhere (AUTH-12).
+/// A persisted token. It is never shown (AUTH-12).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedToken {
-    /// What it is for.
+    /// The resource.
     pub resource: String,
     /// The token.
     pub token: String,
-    /// What it allows, as far as it was told.
+    /// The granted scopes, if they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Until when it is good: seconds since 1970.
+    /// The expiry in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
     /// The client that gave it.
     pub given_by: String,
-    /// The addresses of servers that people signed in to with it. A server whose resource contains more than
-    /// itself is given it only if it is among them (T16).
+    /// The addresses of servers that users signed in to with it. A server whose resource is larger than the server itself
+    /// gets the token only if it is among them (T16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// Who gives out tokens for the resource.
+    /// The authorization servers of the resource.
     #[serde(default)]
     pub authorization_servers: Vec<String>,
-    /// How to get the next one.
+    /// How to renew it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<SavedRefresh>,
 }
 
-/// How to get the next token, as it is kept. As secret as the token.
+/// The data for renewing a token. As secret as the token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedRefresh {
-    /// What is traded for the next token. Without it there is none, and this one can be declared void.
+    /// The refresh token. Without it the token can only be revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
-    /// Where.
+    /// The token endpoint.
     pub token_endpoint: String,
-    /// Where tokens are declared void.
+    /// The revocation endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation_endpoint: Option<String>,
-    /// The OAuth client that the tokens were given to.
+    /// The OAuth client that the tokens were issued to.
     pub client_id: String,
     /// Its password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
-    /// How it shows who it is, in the words of OAuth: `none`, `client_secret_basic`, `client_secret_post`.
+    /// Its authentication method, as OAuth names it: `none`, `client_secret_basic`, `client_secret_post`.
     pub client_auth: String,
 }
 
@@ -91,53 +89,53 @@ impl fmt::Debug for SavedRefresh {
     }
 }
 
-/// Keeps tokens between lives of the host. Its methods may block.
+/// Persists tokens across restarts of the host. The methods may block.
 pub trait TokenKeeper: Send + Sync + 'static {
-    /// What was kept. Whatever cannot be read is not there, and whoever implements it says why.
+    /// Returns the persisted tokens. Implementations log why tokens cannot be read.
     fn load(&self) -> Vec<SavedToken>;
 
-    /// Keeps exactly these, in place of what was kept before.
+    /// Persists exactly these tokens.
     ///
     /// # Errors
     ///
-    /// When they are not kept. What was kept before then may be there still.
+    /// When they are not persisted. The earlier tokens may still be there.
     fn save(&self, tokens: &[SavedToken]) -> io::Result<()>;
 
-    /// Forgets everything, when some of it must not be there any more and could not be replaced.
+    /// Deletes everything, when a token must not stay and could not be replaced.
     ///
     /// # Errors
     ///
-    /// When it is there still.
+    /// When it is still there.
     fn clear(&self) -> io::Result<()>;
 }
 
-/// Keeps tokens in a sealed file.
+/// Persists tokens in a sealed file.
 #[derive(Debug, Clone)]
 pub struct Vault {
     file: PathBuf,
     key: PathBuf,
 }
 
-/// Why kept tokens cannot be read, for people.
+/// Why persisted tokens cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultTrouble {
-    /// The key is not there.
+    /// The key does not exist.
     #[error("the key of the kept tokens, {0}, is not there, so {1} cannot be opened")]
     NoKey(PathBuf, PathBuf),
-    /// The key is there and is none.
+    /// The key file does not contain a key.
     #[error("{0} is no key of kept tokens")]
     BadKey(PathBuf),
     /// A file cannot be used.
     #[error("{0} cannot be used ({1})")]
     Io(PathBuf, io::Error),
-    /// The file does not open.
+    /// The file cannot be decrypted with the key.
     #[error("the kept tokens in {0} cannot be opened: {1}")]
     Sealed(PathBuf, &'static str),
 }
 
 impl Vault {
-    /// Tokens in this file, sealed with this key. Both are made when there is something to keep; the
-    /// directory of the file has to exist.
+    /// Returns a vault with this file and this key. Both are created when there is something to persist; the directory of the
+    /// file has to exist.
     pub fn new(file: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
@@ -145,16 +143,16 @@ impl Vault {
         }
     }
 
-    /// Where the key is.
+    /// Returns the path of the key.
     pub fn key_file(&self) -> &Path {
         &self.key
     }
 
-    /// Reads what is kept, and changes nothing.
+    /// Reads the persisted tokens, and changes nothing.
     ///
     /// # Errors
     ///
-    /// When there is something, and it cannot be read.
+    /// When there is a file that cannot be read.
     pub fn read(&self) -> Result<Vec<SavedToken>, VaultTrouble> {
         let most = MOST_BYTES + seal::OVERHEAD;
         let sealed = file::read(&self.file, most).map_err(|error| VaultTrouble::Io(self.file.clone(), error))?;
@@ -173,11 +171,11 @@ impl Vault {
 
 impl TokenKeeper for Vault {
     fn load(&self) -> Vec<SavedToken> {
-        // Nobody else writes where the tokens are; several hosts may have one key.
+        // Only this host writes the tokens. Several hosts may share one key.
         file::sweep(&self.file, Duration::ZERO);
         file::sweep(&self.key, BEING_WRITTEN);
         self.read().unwrap_or_else(|trouble| {
-            tracing::warn!("{trouble}; people have to sign in to their MCP servers again");
+            tracing::warn!("{trouble}; users have to sign in to their MCP servers again");
             Vec::new()
         })
     }
@@ -196,13 +194,13 @@ impl TokenKeeper for Vault {
     }
 }
 
-/// What is sealed.
+/// The sealed document.
 #[derive(Serialize, Deserialize)]
 struct Document {
     tokens: Vec<SavedToken>,
 }
 
-/// The document with as many tokens as fit, the small ones first.
+/// Returns a document with as many tokens as fit, small ones first.
 fn fitting(tokens: &[SavedToken], most: usize) -> io::Result<Vec<u8>> {
     let mut written = Vec::new();
     for token in tokens {

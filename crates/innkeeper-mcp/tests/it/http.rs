@@ -9,13 +9,13 @@ use innkeeper_mcp::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::odd_http::OddHttp;
-use crate::support::{PATIENCE, call, ready, settled, settles, started, surroundings, until};
+use crate::support::{HttpConfig as _, PATIENCE, call, ready, server_env, settled, settles, started, until};
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 #[tokio::test]
-async fn calls_over_http_with_answers_in_one_piece_and_as_events() {
+async fn calls_over_http_return_json_and_event_streams() {
     for as_events in [false, true] {
-        let far = OddHttp::start().await;
+        let far = MisbehavingHttpServer::start().await;
         far.set(|behaviour| behaviour.as_events = as_events);
         let server = ready(far.config()).await;
         assert_eq!(server.tools().len(), 6);
@@ -36,8 +36,8 @@ async fn calls_over_http_with_answers_in_one_piece_and_as_events() {
 }
 
 #[tokio::test]
-async fn the_older_transport_with_events() {
-    let far = OddHttp::start().await;
+async fn the_older_transport_works() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.old_config()).await;
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
     // The stream is everybody's: an answer that is too large costs its own call (T26).
@@ -50,8 +50,8 @@ async fn the_older_transport_with_events() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_made_anew() {
-    let far = OddHttp::start().await;
+async fn a_forgotten_session_is_renewed() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     far.set(|behaviour| behaviour.sessions.clear());
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
@@ -59,7 +59,7 @@ async fn a_session_that_the_server_forgot_is_made_anew() {
 
 #[tokio::test]
 async fn t26_answers_that_are_too_large_fail_their_call_and_nothing_else() {
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     for as_events in [false, true] {
         far.set(|behaviour| behaviour.as_events = as_events);
         let server = ready(far.config()).await;
@@ -73,8 +73,8 @@ async fn t26_answers_that_are_too_large_fail_their_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_tried_again_and_found() {
-    let far = OddHttp::start().await;
+async fn an_unreachable_server_is_tried_again() {
+    let far = MisbehavingHttpServer::start().await;
     let mut config = far.config();
     config.restart.delay = Duration::from_millis(50);
     let address = far.address;
@@ -93,7 +93,7 @@ async fn a_server_that_is_not_there_is_tried_again_and_found() {
 
 #[tokio::test]
 async fn a_question_over_http_belongs_to_its_call() {
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     let asked = Arc::new(Mutex::new(Vec::new()));
     let server = ready(far.config()).await;
     let mut ask = call("ask", json!({}));
@@ -114,8 +114,8 @@ async fn a_question_over_http_belongs_to_its_call() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_call_stands_still_while_somebody_is_asked() {
-    let far = OddHttp::start().await;
+async fn the_timeout_of_a_call_pauses_while_a_user_is_asked() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let mut ask = call("ask", json!({}));
     ask.time = Some(Duration::from_millis(700));
@@ -130,9 +130,9 @@ async fn the_time_of_a_call_stands_still_while_somebody_is_asked() {
 }
 
 #[tokio::test]
-async fn t16_nothing_follows_a_redirect_to_another_server() {
-    let elsewhere = OddHttp::start().await;
-    let far = OddHttp::start().await;
+async fn t16_redirects_to_another_server_are_not_followed() {
+    let elsewhere = MisbehavingHttpServer::start().await;
+    let far = MisbehavingHttpServer::start().await;
     let mut config = far.config();
     let Transport::Http(remote) = &mut config.transport else {
         panic!()
@@ -150,21 +150,21 @@ async fn t16_nothing_follows_a_redirect_to_another_server() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_said_at_once() {
+async fn invalid_addresses_are_refused_at_once() {
     for url in ["file:///etc/passwd", "no address", "https://"] {
         let config = ServerConfig::new("a", Transport::Http(Remote::new(url)));
-        let refused = Server::new(config, surroundings()).unwrap_err();
+        let refused = Server::new(config, server_env()).unwrap_err();
         assert!(matches!(refused, ConfigError::Address(_)), "{refused}");
     }
     let mut remote = Remote::new("https://a.test");
     remote.headers.insert("X-Key".into(), "line\nbreak".into());
-    let refused = Server::new(ServerConfig::new("a", Transport::Http(remote)), surroundings()).unwrap_err();
+    let refused = Server::new(ServerConfig::new("a", Transport::Http(remote)), server_env()).unwrap_err();
     assert_eq!(refused, ConfigError::Header("X-Key".into()));
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_fails_its_call() {
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let broken = tokio::time::timeout(PATIENCE, server.call(call("break", json!({}))));
     let error = broken.await.unwrap().unwrap_err();
@@ -173,9 +173,9 @@ async fn an_answer_that_breaks_off_fails_its_call() {
 }
 
 #[tokio::test]
-async fn several_answers_in_one_are_told_apart() {
+async fn batched_answers_are_split() {
     for as_events in [false, true] {
-        let far = OddHttp::start().await;
+        let far = MisbehavingHttpServer::start().await;
         far.set(|behaviour| (behaviour.as_events, behaviour.in_batches) = (as_events, true));
         let server = ready(far.config()).await;
         let outcome = tokio::time::timeout(PATIENCE, server.call(call("echo", json!({}))));
@@ -184,8 +184,8 @@ async fn several_answers_in_one_are_told_apart() {
 }
 
 #[tokio::test]
-async fn p7_a_server_that_asks_and_takes_no_answer_fills_no_memory() {
-    let far = OddHttp::start().await;
+async fn p7_requests_of_a_server_that_takes_no_answers_are_bounded() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let asking = tokio::spawn({
         let server = server.clone();
@@ -201,9 +201,9 @@ async fn p7_a_server_that_asks_and_takes_no_answer_fills_no_memory() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_too_much_to_do_is_tried_again() {
-    let far = OddHttp::start().await;
-    far.set(|behaviour| behaviour.fails_start = Some(hyper::StatusCode::TOO_MANY_REQUESTS));
+async fn an_overloaded_server_is_tried_again() {
+    let far = MisbehavingHttpServer::start().await;
+    far.set(|behaviour| behaviour.fails_start = Some(http::StatusCode::TOO_MANY_REQUESTS));
     let mut config = far.config();
     config.restart.delay = Duration::from_millis(50);
     let server = started(config);
@@ -217,8 +217,8 @@ async fn a_server_that_has_too_much_to_do_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_with_the_older_transport_alone_is_found_without_being_told() {
-    let far = OddHttp::start().await;
+async fn the_older_transport_is_found_without_configuration() {
+    let far = MisbehavingHttpServer::start().await;
     let mut config = far.old_config();
     let Transport::Sse(remote) = config.transport else {
         panic!()
@@ -238,7 +238,7 @@ async fn a_server_with_the_older_transport_alone_is_found_without_being_told() {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_to_discovery_is_initialized() {
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.hangs_discovery = true);
     let mut config = far.config();
     config.limits.start_time = Duration::from_secs(6);

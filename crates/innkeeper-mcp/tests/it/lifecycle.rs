@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_mcp::{
-    Answer, AskSink, Error, Event, List, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport,
+    Answer, AskSink, Error, Event, List, Server, ServerConfig, ServerEnv, ServerState, Start, Stdio, Transport,
 };
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::odd::PLAIN_TOOLS;
 use crate::support::{
-    PATIENCE, call, event, eventually, lives, most_at_once, odd, ready, settled, started, started_in, surroundings,
+    PATIENCE, call, event, eventually, lives, most_at_once, odd, ready, server_env, settled, started, started_in,
     until, until_ready, with_env,
 };
+use innkeeper_testkit::misbehaving_server::PLAIN_TOOLS;
 
 #[tokio::test]
 async fn mcp01_a_server_is_started_and_stopped() {
-    let server = Server::new(odd("plain"), surroundings()).unwrap();
+    let server = Server::new(odd("plain"), server_env()).unwrap();
     assert_eq!(server.state(), ServerState::Stopped);
     let not_running = server.call(call("echo", json!({}))).await.unwrap_err();
     assert!(matches!(not_running, Error::NotRunning { .. }), "{not_running}");
@@ -44,7 +44,7 @@ async fn mcp01_a_server_is_started_and_stopped() {
 }
 
 #[tokio::test]
-async fn mcp06_a_start_goes_on_in_the_background() {
+async fn mcp06_a_blocking_start_becomes_a_background_start() {
     let server = started(odd("silent"));
     until(&server, |state| *state == ServerState::Starting { blocking: true }).await;
     server.background();
@@ -70,7 +70,7 @@ async fn a_server_that_never_introduces_itself_is_an_error() {
 }
 
 #[tokio::test]
-async fn f3_a_server_that_was_late_is_started_again() {
+async fn f3_a_late_server_is_restarted() {
     let starts = tempfile::NamedTempFile::new().unwrap();
     let mut config = with_env(odd("late-once"), "ODD_STARTS", starts.path().to_str().unwrap());
     config.limits.start_time = Duration::from_secs(3);
@@ -80,7 +80,7 @@ async fn f3_a_server_that_was_late_is_started_again() {
 }
 
 #[tokio::test]
-async fn f3_of_many_servers_a_few_start_at_a_time() {
+async fn f3_the_number_of_servers_that_start_at_once_is_bounded() {
     let busy = tempfile::NamedTempFile::new().unwrap();
     let starting = Arc::new(Semaphore::new(2));
     let servers: Vec<Server> = (0..8)
@@ -89,9 +89,9 @@ async fn f3_of_many_servers_a_few_start_at_a_time() {
             let starting = Some(starting.clone());
             started_in(
                 config,
-                Surroundings {
+                ServerEnv {
                     starting,
-                    ..surroundings()
+                    ..server_env()
                 },
             )
         })
@@ -105,7 +105,7 @@ async fn f3_of_many_servers_a_few_start_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_is_an_error_that_says_so() {
+async fn a_missing_program_is_reported() {
     let stdio = Stdio::new("/keys/a1b2c3/no-such-program", ["--verbose"]);
     let server = started(ServerConfig::new("gone", Transport::Stdio(stdio)));
     let ServerState::Error { message, restarts_in } = settled(&server).await else {
@@ -119,7 +119,7 @@ async fn a_program_that_does_not_exist_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn f3_a_crash_loop_is_given_up_and_says_why_without_secrets() {
+async fn f3_a_crash_loop_is_given_up_and_reported_without_secrets() {
     let starts = tempfile::NamedTempFile::new().unwrap();
     let config = with_env(odd("crash"), "ODD_STARTS", starts.path().to_str().unwrap());
     let server = started(config);
@@ -159,7 +159,7 @@ async fn f3_a_crash_loop_is_given_up_and_says_why_without_secrets() {
 }
 
 #[tokio::test]
-async fn f3_a_server_that_dies_in_a_call_fails_it_with_the_reason_and_comes_back() {
+async fn f3_a_crash_fails_the_call_with_the_reason_and_the_server_restarts() {
     let server = ready(odd("plain")).await;
     let mut events = server.events();
     let other = tokio::spawn({
@@ -190,7 +190,7 @@ async fn f3_a_server_that_dies_in_a_call_fails_it_with_the_reason_and_comes_back
 }
 
 #[tokio::test]
-async fn f3_a_crash_at_the_start_is_tried_again() {
+async fn f3_a_crash_at_the_start_is_retried() {
     let starts = tempfile::NamedTempFile::new().unwrap();
     let config = with_env(odd("crash-once"), "ODD_STARTS", starts.path().to_str().unwrap());
     let server = started(config);
@@ -198,7 +198,7 @@ async fn f3_a_crash_at_the_start_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_take_the_one_handshake_is_given_the_other_one() {
+async fn a_server_that_refuses_one_handshake_gets_the_other() {
     let server = ready(odd("careless")).await;
     assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
     // One that falls over it.
@@ -213,7 +213,7 @@ async fn a_server_that_does_not_take_the_one_handshake_is_given_the_other_one() 
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_to_the_one_handshake_is_given_the_other_one_in_time() {
+async fn a_server_that_ignores_one_handshake_gets_the_other_in_time() {
     let mut config = odd("ignorant");
     config.limits.start_time = Duration::from_secs(6);
     let server = ready(config).await;
@@ -232,7 +232,7 @@ async fn a_server_that_says_nothing_to_the_one_handshake_is_given_the_other_one_
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_its_tools_is_not_ready() {
+async fn a_server_that_does_not_list_its_tools_is_not_ready() {
     let server = started(odd("closed-list"));
     let state = settled(&server).await;
     assert!(
@@ -283,7 +283,7 @@ async fn t15_a_server_ends_with_everything_that_it_started() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_that_does_not_want_to_go_is_killed() {
+async fn a_server_that_does_not_exit_is_killed() {
     let this_test = std::env::current_exe().unwrap();
     let Transport::Stdio(mut stdio) = odd("plain").transport else {
         panic!()
@@ -304,7 +304,7 @@ async fn a_server_that_does_not_want_to_go_is_killed() {
 }
 
 #[tokio::test]
-async fn changes_of_tools_are_followed_and_told_when_there_are_some() {
+async fn changed_tools_are_fetched_and_reported() {
     let server = started(odd("changing"));
     let mut events = server.events();
     until_ready(&server).await;
@@ -335,7 +335,7 @@ async fn a_restart_is_a_new_process() {
 }
 
 #[tokio::test]
-async fn f17_a_flood_of_logs_hides_no_change_of_the_tools() {
+async fn f17_a_flood_of_log_messages_hides_no_change_of_the_tools() {
     let server = started(odd("changing"));
     let mut events = server.events();
     until_ready(&server).await;

@@ -6,8 +6,6 @@ mod http;
 mod lifecycle;
 mod many_servers;
 mod npm;
-mod odd;
-mod odd_http;
 mod pool;
 mod presence;
 mod questions;
@@ -19,7 +17,5 @@ mod support;
 /// Not a scenario: the odd server itself, when this program is started as one.
 #[test]
 fn odd_server() {
-    if let Ok(kind) = std::env::var(odd::KIND) {
-        odd::serve(&kind);
-    }
+    innkeeper_testkit::misbehaving_server::serve_if_asked();
 }

@@ -83,7 +83,7 @@ fn declared(number: usize, directory: &Path) -> Arc<ServerDeclaration> {
     let delay = if number < SERVERS - SLOW { 20 } else { 3500 };
     let name = name_of(number);
     let env = [
-        (crate::odd::KIND, kind(number).to_owned()),
+        (innkeeper_testkit::misbehaving_server::KIND, kind(number).to_owned()),
         ("ODD_NAME", name.clone()),
         ("ODD_STARTS", starts_of(&name, directory)),
         ("ODD_BUSY", directory.join("busy").display().to_string()),
@@ -126,7 +126,7 @@ fn states(view: &View, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn f3_of_66_servers_at_once_all_become_ready_and_late_ones_are_started_again() {
+async fn f3_all_of_66_servers_become_ready_and_late_ones_are_restarted() {
     let directory = tempfile::tempdir().unwrap();
     let servers: Vec<_> = (0..SERVERS).map(|number| declared(number, directory.path())).collect();
     let runner = McpRunner::new(RunnerSettings {
@@ -164,7 +164,7 @@ async fn f3_of_66_servers_at_once_all_become_ready_and_late_ones_are_started_aga
         let states = states(&client.view(), &session);
         let given_up = states.iter().find(|state| {
             let message = state["error"]["message"].as_str().unwrap_or_default();
-            message.contains("until somebody starts it")
+            message.contains("until a user starts it")
         });
         assert_eq!(given_up, None);
         states.len() == SERVERS && states.iter().all(|state| state["kind"] == "ready")

@@ -3,7 +3,7 @@
 use innkeeper_mcp::{Event, Pool, Root, Sharing, Start};
 use serde_json::json;
 
-use crate::support::{call, event, eventually, lives, odd, surroundings, until_ready, with_env};
+use crate::support::{call, event, eventually, lives, odd, server_env, until_ready, with_env};
 
 fn sharing(identity: &str, isolation: &str) -> Sharing {
     Sharing {
@@ -13,12 +13,12 @@ fn sharing(identity: &str, isolation: &str) -> Sharing {
 }
 
 #[tokio::test]
-async fn the_same_server_is_run_once_and_stopped_with_its_last_user() {
+async fn the_same_server_runs_once_and_stops_with_its_last_user() {
     let starts = tempfile::NamedTempFile::new().unwrap();
     let config = with_env(odd("plain"), "ODD_STARTS", starts.path().to_str().unwrap());
     let pool = Pool::default();
-    let first = pool.lease(&config, &sharing("me", "w"), surroundings).unwrap();
-    let second = pool.lease(&config, &sharing("me", "w"), surroundings).unwrap();
+    let first = pool.lease(&config, &sharing("me", "w"), server_env).unwrap();
+    let second = pool.lease(&config, &sharing("me", "w"), server_env).unwrap();
     first.start(Start::Background);
     second.start(Start::Background);
     until_ready(&second).await;
@@ -48,11 +48,11 @@ async fn t16_another_identity_or_another_configuration_is_another_server() {
     let config = odd("plain");
     let other = with_env(odd("plain"), "X", "y");
     let leases = [
-        pool.lease(&config, &sharing("me", "w"), surroundings),
-        pool.lease(&config, &sharing("you", "w"), surroundings),
-        pool.lease(&config, &sharing("me", "session 1"), surroundings),
-        pool.lease(&other, &sharing("me", "w"), surroundings),
-        pool.lease(&config, &sharing("me", "w"), surroundings),
+        pool.lease(&config, &sharing("me", "w"), server_env),
+        pool.lease(&config, &sharing("you", "w"), server_env),
+        pool.lease(&config, &sharing("me", "session 1"), server_env),
+        pool.lease(&other, &sharing("me", "w"), server_env),
+        pool.lease(&config, &sharing("me", "w"), server_env),
     ];
     assert_eq!(pool.len(), 4);
     pool.stop_all().await;
@@ -61,7 +61,7 @@ async fn t16_another_identity_or_another_configuration_is_another_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_wanted_again_starts_when_the_last_one_is_gone() {
+async fn a_server_starts_again_only_after_its_last_process_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let pids = directory.path().join("pids");
     // It does not go when its input ends.
@@ -70,7 +70,7 @@ async fn a_server_that_is_wanted_again_starts_when_the_last_one_is_gone() {
     let changed = with_env(config.clone(), "X", "y");
     let pool = Pool::default();
     for config in [&config, &config, &changed] {
-        let lease = pool.lease(config, &sharing("me", "w"), surroundings).unwrap();
+        let lease = pool.lease(config, &sharing("me", "w"), server_env).unwrap();
         lease.start(Start::Background);
         until_ready(&lease).await;
         let started = std::fs::read_to_string(&pids).unwrap();
@@ -83,10 +83,10 @@ async fn a_server_that_is_wanted_again_starts_when_the_last_one_is_gone() {
 }
 
 #[tokio::test]
-async fn a_server_with_one_user_moves_with_it_and_is_told_the_roots() {
+async fn a_server_with_one_user_moves_and_is_told_the_roots() {
     let config = odd("plain");
     let pool = Pool::default();
-    let lease = |isolation| pool.lease(&config, &sharing("me", isolation), surroundings).unwrap();
+    let lease = |isolation| pool.lease(&config, &sharing("me", isolation), server_env).unwrap();
     let (first, second) = (lease("a"), lease("a"));
     assert!(!first.share_with(&sharing("me", "b")), "another one has it too");
     drop(second);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hyper::StatusCode;
+use http::StatusCode;
 use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState};
 use serde_json::json;
 
-use crate::odd_http::OddHttp;
-use crate::support::{PATIENCE, call, eventually, ready, until};
+use crate::support::{HttpConfig as _, PATIENCE, call, eventually, ready, until};
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 /// A server that is looked for soon when it is gone.
 fn soon(mut config: ServerConfig) -> ServerConfig {
@@ -27,7 +27,7 @@ async fn gone(server: &Server) -> String {
     message
 }
 
-async fn is_ready_again(server: &Server, far: &OddHttp) {
+async fn is_ready_again(server: &Server, far: &MisbehavingHttpServer) {
     until(server, |state| *state == ServerState::Ready).await;
     assert!(
         server.tools().iter().any(|tool| tool.name == "new"),
@@ -38,9 +38,9 @@ async fn is_ready_again(server: &Server, far: &OddHttp) {
 }
 
 #[tokio::test]
-async fn f3_a_server_that_is_gone_when_it_is_called_is_said_to_be_and_comes_back_with_its_tools() {
+async fn f3_a_call_notices_that_the_server_is_gone_and_it_comes_back_with_its_tools() {
     for as_events in [false, true] {
-        let mut far = OddHttp::start().await;
+        let mut far = MisbehavingHttpServer::start().await;
         far.set(|behaviour| behaviour.as_events = as_events);
         let server = ready(soon(far.config())).await;
         far.leave().await;
@@ -57,8 +57,8 @@ async fn f3_a_server_that_is_gone_when_it_is_called_is_said_to_be_and_comes_back
 }
 
 #[tokio::test]
-async fn f3_a_call_that_waits_for_a_server_that_goes_away_fails_with_the_reason() {
-    let mut far = OddHttp::start().await;
+async fn f3_a_waiting_call_fails_with_the_reason_when_the_server_goes_away() {
+    let mut far = MisbehavingHttpServer::start().await;
     let server = ready(soon(far.config())).await;
     let calling = tokio::spawn({
         let server = server.clone();
@@ -76,8 +76,8 @@ async fn f3_a_call_that_waits_for_a_server_that_goes_away_fails_with_the_reason(
 }
 
 #[tokio::test]
-async fn f3_a_server_whose_stream_ends_is_missed_though_nobody_calls_it() {
-    let mut far = OddHttp::start().await;
+async fn f3_the_end_of_a_stream_triggers_a_presence_check() {
+    let mut far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.streams = true);
     let server = ready(soon(far.config())).await;
     eventually(|| far.behaviour.lock().unwrap().opened > 0).await;
@@ -89,8 +89,8 @@ async fn f3_a_server_whose_stream_ends_is_missed_though_nobody_calls_it() {
 }
 
 #[tokio::test]
-async fn f3_so_is_one_of_the_older_transport() {
-    let mut far = OddHttp::start().await;
+async fn f3_the_end_of_a_server_with_the_older_transport_is_noticed() {
+    let mut far = MisbehavingHttpServer::start().await;
     let server = ready(soon(far.old_config())).await;
     far.leave().await;
     gone(&server).await;
@@ -100,10 +100,10 @@ async fn f3_so_is_one_of_the_older_transport() {
 }
 
 #[tokio::test]
-async fn f3_one_without_a_stream_is_asked_from_time_to_time() {
-    let mut far = OddHttp::start().await;
+async fn f3_a_server_without_a_stream_is_checked_periodically() {
+    let mut far = MisbehavingHttpServer::start().await;
     let mut config = soon(far.config());
-    config.limits.look_after = Duration::from_millis(50);
+    config.limits.presence_interval = Duration::from_millis(50);
     let server = ready(config).await;
     eventually(|| far.behaviour.lock().unwrap().pings > 2).await;
     assert_eq!(server.state(), ServerState::Ready);
@@ -112,10 +112,10 @@ async fn f3_one_without_a_stream_is_asked_from_time_to_time() {
 }
 
 #[tokio::test]
-async fn f3_all_that_a_server_offers_is_looked_at_again_when_it_was_away_for_a_moment() {
-    let far = OddHttp::start().await;
+async fn f3_the_lists_are_fetched_again_after_a_short_absence() {
+    let far = MisbehavingHttpServer::start().await;
     let mut config = soon(far.config());
-    config.limits.look_after = Duration::from_millis(50);
+    config.limits.presence_interval = Duration::from_millis(50);
     let server = ready(config).await;
     let mut events = server.events();
     far.set(|behaviour| {
@@ -130,12 +130,12 @@ async fn f3_all_that_a_server_offers_is_looked_at_again_when_it_was_away_for_a_m
 }
 
 #[tokio::test]
-async fn f3_a_server_that_was_there_is_looked_for_for_as_long_as_it_takes() {
-    let mut far = OddHttp::start().await;
+async fn f3_a_server_that_was_ready_is_retried_without_limit() {
+    let mut far = MisbehavingHttpServer::start().await;
     let mut config = soon(far.config());
     config.restart.attempts = 1;
     config.restart.away = Duration::from_millis(50);
-    config.limits.look_after = Duration::from_millis(50);
+    config.limits.presence_interval = Duration::from_millis(50);
     let server = ready(config).await;
     let mut events = server.events();
     far.leave().await;
@@ -152,8 +152,8 @@ async fn f3_a_server_that_was_there_is_looked_for_for_as_long_as_it_takes() {
 }
 
 #[tokio::test]
-async fn f3_a_server_that_answers_is_there_whatever_it_answers() {
-    let far = OddHttp::start().await;
+async fn f3_a_server_that_answers_anything_is_present() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(soon(far.config())).await;
     let mut events = server.events();
     for status in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE] {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{call, event, odd, ready};
 
 #[tokio::test]
-async fn a_server_of_2026_asks_before_it_answers() {
+async fn a_server_of_2026_asks_for_input_before_it_answers() {
     let server = ready(odd("modern")).await;
     assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
     let mut ask = call("ask", json!({}));
@@ -24,14 +24,14 @@ async fn a_server_of_2026_asks_before_it_answers() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_takes_is_declined() {
+async fn a_question_without_a_sink_is_declined() {
     let server = ready(odd("modern")).await;
     let text = server.call(call("ask", json!({}))).await.unwrap().text();
     assert_eq!(text, r#""s1" {"action":"decline"}"#);
 }
 
 #[tokio::test]
-async fn a_form_keeps_its_order_and_all_that_the_server_says_of_its_fields() {
+async fn a_form_keeps_its_order_and_all_members_of_its_fields() {
     let server = ready(odd("plain")).await;
     let (sender, mut asks) = mpsc::unbounded_channel();
     let mut call = call("form", json!({}));
@@ -68,7 +68,7 @@ fn sample(session: &str) -> (Call, mpsc::UnboundedReceiver<Ask>) {
 }
 
 #[tokio::test]
-async fn t16_a_question_that_could_be_another_sessions_is_asked_of_nobody() {
+async fn t16_a_question_that_could_belong_to_another_session_is_declined() {
     let server = ready(odd("plain")).await;
     let (first, mut of_first) = sample("one");
     let calling = tokio::spawn({
@@ -112,7 +112,7 @@ fn app_calls(server: &Server, session: &str, tool: &str) -> JoinHandle<Result<Va
 }
 
 #[tokio::test]
-async fn mcp16_an_app_that_waits_for_its_server_keeps_no_call_of_its_session_from_asking() {
+async fn mcp16_a_waiting_app_does_not_block_questions_of_its_session() {
     let server = ready(odd("plain")).await;
     let mut events = server.events();
     let waiting = app_calls(&server, "one", "wait");
@@ -138,7 +138,7 @@ async fn mcp16_an_app_that_waits_for_its_server_keeps_no_call_of_its_session_fro
 }
 
 #[tokio::test]
-async fn mcp16_what_an_app_causes_to_be_asked_goes_to_a_call_of_its_session_or_to_nobody() {
+async fn mcp16_questions_during_an_app_request_go_to_a_call_of_its_session() {
     let server = ready(odd("plain")).await;
     let alone = app_calls(&server, "one", "sample").await.unwrap().unwrap();
     let said = alone["content"][0]["text"].as_str().unwrap();

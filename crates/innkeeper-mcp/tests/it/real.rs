@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use innkeeper_mcp::{
     Allowed, Answer, AskSink, Content, Error, Event, List, Offer, ProgressSink, Question, Remote, Root, Server,
-    ServerConfig, ServerState, Stdio, Surroundings, Transport,
+    ServerConfig, ServerEnv, ServerState, Stdio, Transport,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::npm::{Beside, package, servers};
-use crate::support::{call, event, eventually, limits, no_arguments, started_in, surroundings, until, until_ready};
+use crate::support::{call, event, eventually, limits, no_arguments, server_env, started_in, until, until_ready};
 
 fn behind_pipes(program: String, argument: Option<&str>) -> ServerConfig {
     let args = [Some(program.as_str()), argument].into_iter().flatten();
@@ -24,7 +24,7 @@ fn configured(transport: Transport) -> ServerConfig {
 }
 
 /// Somebody who answers everything.
-fn answering(asked: Arc<Mutex<Vec<Question>>>) -> Surroundings {
+fn answering(asked: Arc<Mutex<Vec<Question>>>) -> ServerEnv {
     let asks = AskSink::new(move |ask| {
         asked.lock().unwrap().push(ask.question.clone());
         let answer = match &ask.question {
@@ -37,7 +37,7 @@ fn answering(asked: Arc<Mutex<Vec<Question>>>) -> Surroundings {
         };
         ask.answer(answer);
     });
-    Surroundings {
+    ServerEnv {
         offer: Offer {
             sampling: true,
             elicitation: true,
@@ -48,7 +48,7 @@ fn answering(asked: Arc<Mutex<Vec<Question>>>) -> Surroundings {
             uri: "file:///somewhere".into(),
             name: Some("somewhere".into()),
         }],
-        ..surroundings()
+        ..server_env()
     }
 }
 
@@ -135,7 +135,7 @@ async fn everything_over_streamable_http() {
 }
 
 #[tokio::test]
-async fn a_real_server_that_was_started_anew_has_forgotten_the_session_and_is_called_all_the_same() {
+async fn a_restarted_real_server_gets_a_new_session() {
     let Some(program) = package("server-everything") else {
         return;
     };
@@ -172,7 +172,7 @@ async fn ready_with_apps(config: ServerConfig) -> Server {
 }
 
 #[tokio::test]
-async fn mcp20_an_app_shows_its_tool() {
+async fn mcp20_the_resource_of_an_app_can_be_read() {
     let Some(program) = package("server-budget-allocator") else {
         return;
     };
@@ -252,7 +252,7 @@ async fn a_server_of_2026_on_the_official_sdk() {
 }
 
 #[tokio::test]
-async fn f3_a_server_of_2026_behind_an_address_is_missed_though_nobody_calls_it() {
+async fn f3_the_end_of_an_idle_server_of_2026_is_noticed() {
     let Some(folder) = servers() else { return };
     let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
     let mut beside = Beside::start(&program, None).await;

@@ -2,19 +2,21 @@
 
 use std::sync::{Arc, Mutex};
 
-use innkeeper_mcp::{Allowed, Error, Event, Renew, Server, ServerState, SignIn, SignInReason, Surroundings, Token};
+use innkeeper_mcp::{Allowed, Error, Event, Renew, Server, ServerEnv, ServerState, SignIn, SignInReason, Token};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::odd_http::OddHttp;
-use crate::support::{PATIENCE, call, event, eventually, ready, settled, started, started_in, surroundings, until};
+use crate::support::{
+    HttpConfig as _, PATIENCE, call, event, eventually, ready, server_env, settled, started, started_in, until,
+};
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 fn scopes(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Signs in as a client of the host would: from what it is told, and nothing else.
-async fn sign_in(far: &OddHttp, server: &Server, needed: &SignIn) -> String {
+async fn sign_in(far: &MisbehavingHttpServer, server: &Server, needed: &SignIn) -> String {
     let wanted = needed.required_scopes.clone().unwrap_or_else(|| scopes(&["read"]));
     let token = far.token(&needed.resource.authorization_servers[0], &wanted).await;
     let mut given = Token::new(token.as_str());
@@ -31,8 +33,8 @@ fn granting(token: String, names: &[&str]) -> Token {
 }
 
 #[tokio::test]
-async fn mcp07_a_server_that_wants_a_token_says_so_and_starts_when_it_has_one() {
-    let far = OddHttp::start().await;
+async fn mcp07_a_server_without_a_token_asks_for_a_sign_in_and_starts_after_it() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());
     let state = settled(&server).await;
@@ -49,8 +51,8 @@ async fn mcp07_a_server_that_wants_a_token_says_so_and_starts_when_it_has_one() 
 }
 
 #[tokio::test]
-async fn auth10_a_call_that_needs_more_goes_on_by_itself() {
-    let far = OddHttp::start().await;
+async fn auth10_a_call_that_needs_more_scopes_continues_after_the_sign_in() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let mut events = server.events();
     let token = far
@@ -89,8 +91,8 @@ async fn auth10_a_call_that_needs_more_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn auth08_an_app_that_needs_more_is_told_at_once_and_anybody_can_sign_in() {
-    let far = OddHttp::start().await;
+async fn auth08_a_request_of_an_app_that_needs_a_sign_in_fails_at_once() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let token = far
         .token(&format!("http://{}/as", far.address), &scopes(&["read"]))
@@ -126,8 +128,8 @@ async fn auth08_an_app_that_needs_more_is_told_at_once_and_anybody_can_sign_in()
 }
 
 #[tokio::test]
-async fn a_token_that_expired_is_told_without_being_shown() {
-    let far = OddHttp::start().await;
+async fn an_expired_token_is_reported_and_not_shown() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());
     let ServerState::AuthRequired(needed) = settled(&server).await else {
@@ -162,8 +164,8 @@ async fn a_token_that_expired_is_told_without_being_shown() {
 }
 
 #[tokio::test]
-async fn a_call_to_a_server_that_waits_for_a_token_waits_as_well() {
-    let far = OddHttp::start().await;
+async fn a_call_waits_while_its_server_waits_for_a_token() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());
     let mut events = server.events();
@@ -186,8 +188,8 @@ async fn a_call_to_a_server_that_waits_for_a_token_waits_as_well() {
 }
 
 #[tokio::test]
-async fn a_call_does_not_wait_for_a_token_for_ever() {
-    let far = OddHttp::start().await;
+async fn the_wait_of_a_call_for_a_token_has_a_timeout() {
+    let far = MisbehavingHttpServer::start().await;
     let mut config = far.config();
     config.limits.sign_in_time = std::time::Duration::from_millis(50);
     let server = ready(config).await;
@@ -197,8 +199,8 @@ async fn a_call_does_not_wait_for_a_token_for_ever() {
 }
 
 #[tokio::test]
-async fn mcp05_a_call_does_not_wait_for_a_token_of_a_server_that_was_stopped() {
-    let far = OddHttp::start().await;
+async fn mcp05_stopping_a_server_fails_calls_that_wait_for_a_token() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let mut events = server.events();
     far.set(|behaviour| behaviour.wants_token = true);
@@ -216,8 +218,8 @@ async fn mcp05_a_call_does_not_wait_for_a_token_of_a_server_that_was_stopped() {
 }
 
 #[tokio::test]
-async fn t16_a_token_is_taken_for_its_own_server_only_and_sent_nowhere_else() {
-    let far = OddHttp::start().await;
+async fn t16_a_token_is_sent_to_its_own_server_only() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     let refused = server
         .sign_in("https://elsewhere.test/mcp", Token::new("s3cr3t-token"))
@@ -230,8 +232,8 @@ async fn t16_a_token_is_taken_for_its_own_server_only_and_sent_nowhere_else() {
 }
 
 #[tokio::test]
-async fn auth12_a_server_that_says_its_token_again_puts_it_nowhere() {
-    let far = OddHttp::start().await;
+async fn auth12_a_token_that_the_server_repeats_is_hidden() {
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     for as_events in [false, true] {
         far.set(|behaviour| behaviour.as_events = as_events);
@@ -243,8 +245,8 @@ async fn auth12_a_server_that_says_its_token_again_puts_it_nowhere() {
 }
 
 #[tokio::test]
-async fn mcp05_a_server_whose_metadata_never_comes_is_stopped_all_the_same() {
-    let far = OddHttp::start().await;
+async fn mcp05_a_server_whose_metadata_hangs_can_be_stopped() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| {
         behaviour.wants_token = true;
         behaviour.hangs_metadata = true;
@@ -259,7 +261,7 @@ async fn mcp05_a_server_whose_metadata_never_comes_is_stopped_all_the_same() {
 
 #[tokio::test]
 async fn auth05_an_empty_token_signs_out() {
-    let far = OddHttp::start().await;
+    let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
     server.sign_in(&far.url(), Token::new("s3cr3t-token")).unwrap();
     server.call(call("echo", json!({}))).await.unwrap();
@@ -274,14 +276,14 @@ async fn auth05_an_empty_token_signs_out() {
 }
 
 #[tokio::test]
-async fn auth10_a_stream_that_met_a_challenge_is_opened_again_after_signing_in() {
-    let far = OddHttp::start().await;
+async fn auth10_a_refused_stream_is_opened_again_after_the_sign_in() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| {
         behaviour.wants_token = true;
         behaviour.streams = true;
         behaviour.tokens.insert("first".to_owned(), scopes(&["read"]));
     });
-    let server = Server::new(far.config(), surroundings()).unwrap();
+    let server = Server::new(far.config(), server_env()).unwrap();
     server.sign_in(&far.url(), Token::new("first")).unwrap();
     server.start(innkeeper_mcp::Start::Blocking);
     eventually(|| far.behaviour.lock().unwrap().opened == 1).await;
@@ -301,8 +303,8 @@ async fn auth10_a_stream_that_met_a_challenge_is_opened_again_after_signing_in()
 }
 
 #[tokio::test]
-async fn t16_metadata_that_cannot_be_had_changes_nothing_and_another_resource_ends_the_token() {
-    let far = OddHttp::start().await;
+async fn t16_unavailable_metadata_changes_nothing_and_another_resource_removes_the_token() {
+    let far = MisbehavingHttpServer::start().await;
     let around = format!("http://{}", far.address);
     far.set(|behaviour| {
         behaviour.wants_token = true;
@@ -347,7 +349,7 @@ async fn t16_metadata_that_cannot_be_had_changes_nothing_and_another_resource_en
 type Slot = Arc<Mutex<Option<Server>>>;
 
 /// Gives a server the next of these tokens each time it refuses one, and counts how often it was asked.
-fn renewing(tokens: &[&str]) -> (Surroundings, Slot, Arc<Mutex<Vec<String>>>) {
+fn renewing(tokens: &[&str]) -> (ServerEnv, Slot, Arc<Mutex<Vec<String>>>) {
     let (server, asked) = (Arc::new(Mutex::new(None::<Server>)), Arc::new(Mutex::new(Vec::new())));
     let next = Mutex::new(tokens.iter().rev().map(|token| (*token).to_owned()).collect::<Vec<_>>());
     let renew = Renew::new({
@@ -364,22 +366,22 @@ fn renewing(tokens: &[&str]) -> (Surroundings, Slot, Arc<Mutex<Vec<String>>>) {
             })
         }
     });
-    let surroundings = Surroundings {
+    let server_env = ServerEnv {
         renew: Some(renew),
-        ..surroundings()
+        ..server_env()
     };
-    (surroundings, server, asked)
+    (server_env, server, asked)
 }
 
 #[tokio::test]
-async fn a_token_that_expired_is_renewed_before_anybody_is_asked() {
-    let far = OddHttp::start().await;
+async fn an_expired_token_is_renewed_before_users_are_asked() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| {
         behaviour.wants_token = true;
         behaviour.tokens.insert("second".to_owned(), scopes(&["read"]));
     });
-    let (surroundings, slot, asked) = renewing(&["second", "third"]);
-    let server = Server::new(far.config(), surroundings).unwrap();
+    let (server_env, slot, asked) = renewing(&["second", "third"]);
+    let server = Server::new(far.config(), server_env).unwrap();
     *slot.lock().unwrap() = Some(server.clone());
     server.sign_in(&far.url(), Token::new("first")).unwrap();
     let mut events = server.events();
@@ -410,11 +412,11 @@ async fn a_token_that_expired_is_renewed_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_server_that_accepts_no_token_is_not_given_tokens_for_ever() {
-    let far = OddHttp::start().await;
+async fn a_server_that_accepts_no_token_gets_one_renewal() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
-    let (surroundings, slot, asked) = renewing(&["a", "b", "c", "d", "e"]);
-    let server = Server::new(far.config(), surroundings).unwrap();
+    let (server_env, slot, asked) = renewing(&["a", "b", "c", "d", "e"]);
+    let server = Server::new(far.config(), server_env).unwrap();
     *slot.lock().unwrap() = Some(server.clone());
     server.sign_in(&far.url(), Token::new("first")).unwrap();
     server.start(innkeeper_mcp::Start::Blocking);
@@ -428,8 +430,8 @@ async fn a_server_that_accepts_no_token_is_not_given_tokens_for_ever() {
 }
 
 #[tokio::test]
-async fn auth06_a_token_that_a_server_fails_on_is_refused_and_another_one_can_be_given() {
-    let far = OddHttp::start().await;
+async fn auth06_a_token_on_which_a_server_fails_counts_as_refused() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| {
         behaviour.wants_token = true;
         behaviour.fails_on_unknown = true;
@@ -453,8 +455,8 @@ async fn auth06_a_token_that_a_server_fails_on_is_refused_and_another_one_can_be
 }
 
 #[tokio::test]
-async fn auth06_a_token_that_was_never_accepted_is_refused_and_one_that_was_has_expired() {
-    let far = OddHttp::start().await;
+async fn auth06_a_refused_token_has_expired_only_if_it_was_accepted_before() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());
     let ServerState::AuthRequired(needed) = settled(&server).await else {
@@ -480,11 +482,11 @@ async fn auth06_a_token_that_was_never_accepted_is_refused_and_one_that_was_has_
 }
 
 #[tokio::test]
-async fn nobody_renews_what_was_never_there() {
-    let far = OddHttp::start().await;
+async fn a_missing_token_is_not_renewed() {
+    let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
-    let (surroundings, _, asked) = renewing(&["a"]);
-    let server = started_in(far.config(), surroundings);
+    let (server_env, _, asked) = renewing(&["a"]);
+    let server = started_in(far.config(), server_env);
     assert!(matches!(settled(&server).await, ServerState::AuthRequired(_)));
     assert_eq!(asked.lock().unwrap().len(), 0);
 }

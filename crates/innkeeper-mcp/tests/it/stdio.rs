@@ -7,11 +7,11 @@ use innkeeper_mcp::{Allowed, Error, ProgressSink};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::odd::PLAIN_TOOLS;
 use crate::support::{PATIENCE, call, no_arguments, odd, ready, settles, with_env};
+use innkeeper_testkit::misbehaving_server::PLAIN_TOOLS;
 
 #[tokio::test]
-async fn a_call_brings_back_everything_that_the_server_wrote() {
+async fn a_call_returns_everything_that_the_server_wrote() {
     let server = ready(odd("plain")).await;
     let info = server.info().unwrap();
     assert_eq!(info.protocol_version, "2025-06-18");
@@ -45,7 +45,7 @@ async fn a_tool_that_fails_is_not_a_server_that_refuses() {
 }
 
 #[tokio::test]
-async fn t15_a_server_does_not_see_the_environment_of_the_host() {
+async fn t15_a_server_does_not_get_the_environment_of_the_host() {
     let server = ready(odd("plain")).await;
     let names = server.call(call("env", json!({}))).await.unwrap().text();
     let names: Vec<&str> = names.split(' ').collect();
@@ -146,14 +146,14 @@ async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn t26_what_is_too_long_and_no_answer_fails_no_call() {
+async fn t26_long_messages_that_are_no_answers_fail_no_call() {
     let server = ready(odd("plain")).await;
     let outcome = tokio::time::timeout(PATIENCE, server.call(call("long-request", json!({}))));
     assert_eq!(outcome.await.unwrap().unwrap().text(), "the answer");
 }
 
 #[tokio::test]
-async fn answers_that_are_not_quite_mcp_are_read_or_fail_their_call_at_once() {
+async fn malformed_answers_are_read_or_fail_their_call_at_once() {
     let server = ready(odd("plain")).await;
     let text = async |tool: &str| server.call(call(tool, json!({}))).await.map(|outcome| outcome.text());
     assert_eq!(text("latin").await.unwrap(), "caf\u{fffd}");
@@ -164,7 +164,7 @@ async fn answers_that_are_not_quite_mcp_are_read_or_fail_their_call_at_once() {
 }
 
 #[tokio::test]
-async fn p7_a_server_that_asks_and_never_listens_fills_no_memory() {
+async fn p7_requests_of_a_server_that_never_reads_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("count");
     let server = ready(with_env(odd("deaf"), "ODD_COUNT", file.to_str().unwrap())).await;
@@ -179,7 +179,7 @@ async fn p7_a_server_that_asks_and_never_listens_fills_no_memory() {
 }
 
 #[tokio::test]
-async fn p7_a_server_that_floods_is_still_a_server() {
+async fn p7_a_server_that_floods_can_be_called() {
     let server = ready(odd("flood")).await;
     for _ in 0..20 {
         let echo = server.call(call("echo", json!({ "text": "a" })));
@@ -190,7 +190,7 @@ async fn p7_a_server_that_floods_is_still_a_server() {
 }
 
 #[tokio::test]
-async fn resources_and_prompts() {
+async fn resources_and_prompts_are_listed_and_read() {
     let server = ready(odd("plain")).await;
     let resources = server.resources().await.unwrap();
     assert_eq!(resources.len(), 2, "a cursor that comes again ends the list");
@@ -203,7 +203,7 @@ async fn resources_and_prompts() {
 }
 
 #[tokio::test]
-async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
+async fn mcp16_an_app_reaches_promised_methods_only() {
     let server = ready(odd("plain")).await;
     let allowed = Allowed {
         tools: true,
@@ -241,7 +241,7 @@ async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn f17_lists_are_kept_and_a_server_that_never_tells_them_is_asked_once() {
+async fn f17_lists_are_cached_and_a_silent_server_is_asked_once() {
     let server = ready(odd("new-prompts")).await;
     let names = async || {
         let prompts = server.known_prompts().await;
@@ -272,7 +272,7 @@ async fn f17_lists_are_kept_and_a_server_that_never_tells_them_is_asked_once() {
 }
 
 #[tokio::test]
-async fn numbers_pass_digit_by_digit_in_both_directions() {
+async fn numbers_keep_all_digits_in_both_directions() {
     let server = ready(odd("plain")).await;
     let exact = r#"{"z":123456789012345678901234567890,"a":110000.00000000001,"m":1.10}"#;
     let mut line = call("line", serde_json::from_str(exact).unwrap());
@@ -305,7 +305,7 @@ async fn numbers_pass_digit_by_digit_in_both_directions() {
 }
 
 #[tokio::test]
-async fn mcp18_what_an_app_says_keeps_its_order() {
+async fn mcp18_messages_of_an_app_keep_their_order() {
     let server = ready(odd("wild")).await;
     let allowed = Allowed {
         tools: true,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use innkeeper_mcp::{
-    BaseEnvironment, Call, Event, Events, Limits, RestartPolicy, Server, ServerConfig, ServerState, Start, Stdio,
-    Surroundings, Transport,
+    BaseEnvironment, Call, Event, Events, Limits, Remote, RestartPolicy, Server, ServerConfig, ServerEnv, ServerState,
+    Start, Stdio, Transport,
 };
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 use serde_json::{Map, Value};
 
 /// Longer than anything takes; a scenario that waits so long has failed.
@@ -15,7 +16,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub fn odd(kind: &str) -> ServerConfig {
     let this_test = std::env::current_exe().unwrap();
     let mut stdio = Stdio::new(this_test.to_str().unwrap(), ["--exact", "odd_server", "--nocapture"]);
-    stdio.env.insert(crate::odd::KIND.into(), Some(kind.into()));
+    stdio
+        .env
+        .insert(innkeeper_testkit::misbehaving_server::KIND.into(), Some(kind.into()));
     stdio.env.insert("ODD_SECRET".into(), Some("s3cr3t-value".into()));
     let mut config = ServerConfig::new("odd", Transport::Stdio(stdio));
     config.limits = limits();
@@ -25,6 +28,28 @@ pub fn odd(kind: &str) -> ServerConfig {
         ..RestartPolicy::default()
     };
     config
+}
+
+/// Configurations for a server behind HTTP.
+pub trait HttpConfig {
+    /// The configuration for streamable HTTP.
+    fn config(&self) -> ServerConfig;
+    /// The configuration for the older transport.
+    fn old_config(&self) -> ServerConfig;
+}
+
+impl HttpConfig for MisbehavingHttpServer {
+    fn config(&self) -> ServerConfig {
+        let mut config = ServerConfig::new("far", Transport::Http(Remote::new(self.url())));
+        config.limits = limits();
+        config
+    }
+
+    fn old_config(&self) -> ServerConfig {
+        let mut config = ServerConfig::new("old", Transport::Sse(Remote::new(self.old_url())));
+        config.limits = limits();
+        config
+    }
 }
 
 /// Limits for scenarios: none of them waits long for what does not come.
@@ -45,20 +70,20 @@ pub fn with_env(mut config: ServerConfig, name: &str, value: &str) -> ServerConf
     config
 }
 
-pub fn surroundings() -> Surroundings {
-    Surroundings {
+pub fn server_env() -> ServerEnv {
+    ServerEnv {
         environment: BaseEnvironment::of_process(),
-        ..Surroundings::default()
+        ..ServerEnv::default()
     }
 }
 
 /// A server that was started.
 pub fn started(config: ServerConfig) -> Server {
-    started_in(config, surroundings())
+    started_in(config, server_env())
 }
 
-pub fn started_in(config: ServerConfig, surroundings: Surroundings) -> Server {
-    let server = Server::new(config, surroundings).unwrap();
+pub fn started_in(config: ServerConfig, server_env: ServerEnv) -> Server {
+    let server = Server::new(config, server_env).unwrap();
     server.start(Start::Blocking);
     server
 }

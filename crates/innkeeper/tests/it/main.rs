@@ -14,20 +14,8 @@ mod model;
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 #[path = "../../../innkeeper-mcp/tests/it/npm.rs"]
 mod npm;
-#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
-#[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
-mod odd;
-#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
-#[expect(dead_code, reason = "the engine's own scenarios use more of it")]
-#[path = "../../../innkeeper-mcp/tests/it/odd_http.rs"]
-mod odd_http;
 mod resources;
 mod sessions;
-mod support {
-    //! The limits of `odd_http`, under the path that it has in its own package.
-
-    pub(crate) use crate::mcp::support::limits;
-}
 mod transport;
 mod turns;
 
@@ -37,9 +25,7 @@ use innkeeper_testkit::process::{HostOptions, HostProcess};
 /// Not a scenario: the misbehaving MCP server itself, when this program is started as one.
 #[test]
 fn odd_server() {
-    if let Ok(kind) = std::env::var(odd::KIND) {
-        odd::serve(&kind);
-    }
+    innkeeper_testkit::misbehaving_server::serve_if_asked();
 }
 
 fn options() -> HostOptions {

@@ -17,7 +17,7 @@ use innkeeper_testkit::process::{gone, lives};
 use serde_json::json;
 
 use crate::mcp::support::McpHost;
-use crate::odd;
+use innkeeper_testkit::misbehaving_server;
 
 #[tokio::test]
 async fn p12_mcp01_a_workspace_server_runs_only_after_it_is_trusted() {
@@ -44,7 +44,10 @@ async fn t15_no_server_writes_a_line_of_its_own_into_the_log() {
     let stopped = scene.host.stop().await;
     assert!(stopped.log.len() > 100, "something was logged");
     assert!(
-        !stopped.log.lines().any(|line| line.starts_with(odd::FORGED)),
+        !stopped
+            .log
+            .lines()
+            .any(|line| line.starts_with(misbehaving_server::FORGED)),
         "{}",
         stopped.log
     );

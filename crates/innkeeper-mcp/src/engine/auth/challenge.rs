@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: what a server says when it refuses (RFC 6750, RFC 9728).
+//! `WWW-Authenticate` headers of refusals (RFC 6750, RFC 9728).
 
 use super::{SignInReason, TokenHistory};
 
@@ -8,20 +8,20 @@ const MOST_BYTES: usize = 16 << 10;
 /// A refusal of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Whether the refusal was a 403: signed in, but not for this.
+    /// True for a 403: signed in, but not for this.
     pub(crate) is_forbidden: bool,
-    /// The scopes it asks for.
+    /// The requested scopes.
     pub(crate) scopes: Option<Vec<String>>,
-    /// Where it describes its resource.
+    /// The address of the resource metadata.
     pub(crate) resource_metadata: Option<String>,
     /// `invalid_token`, `insufficient_scope`, …
     pub(crate) error: Option<String>,
-    /// What it says to people.
+    /// The description for users.
     pub(crate) description: Option<String>,
 }
 
 impl Challenge {
-    /// Reads the header; what it does not say is not there.
+    /// Reads the header.
     pub(crate) fn parse(header: &str, is_forbidden: bool) -> Self {
         let mut challenge = Self {
             is_forbidden,
@@ -42,12 +42,12 @@ impl Challenge {
         challenge
     }
 
-    /// A 403 is a matter of signing in only if the server says so.
+    /// A 403 asks for a sign-in only if the server says so.
     pub(crate) fn can_be_met(&self) -> bool {
         !self.is_forbidden || self.error.as_deref() == Some("insufficient_scope")
     }
 
-    /// Why somebody has to sign in, given what is known of the token that was sent.
+    /// Returns why a sign-in is needed, given the history of the token that was sent.
     pub(crate) fn reason(&self, token: TokenHistory) -> SignInReason {
         if self.is_forbidden || self.error.as_deref() == Some("insufficient_scope") {
             return SignInReason::InsufficientScope;
@@ -61,7 +61,7 @@ impl Challenge {
     }
 }
 
-/// The parameters of the `Bearer` challenge among possibly several.
+/// Returns the parameters of the `Bearer` challenge among possibly several.
 fn bearer_parameters(header: &str) -> Vec<(String, String)> {
     let mut reader = Reader {
         rest: header.get(..header.len().min(MOST_BYTES)).unwrap_or_default(),
@@ -72,7 +72,7 @@ fn bearer_parameters(header: &str) -> Vec<(String, String)> {
         reader.skip(|c| c == ',' || c.is_ascii_whitespace());
         let word = reader.word();
         if word.is_empty() {
-            // A character that belongs to nothing: go on after it.
+            // A stray character: go on after it.
             if reader.next().is_none() {
                 return parameters;
             }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parameters_of_a_challenge() {
+    fn challenges_are_parsed() {
         let header = r#"Basic realm="x", Bearer realm="mcp, \"quoted\"", error="insufficient_scope", scope="files:read  files:write", resource_metadata="https://a.test/.well-known/oauth-protected-resource", error_description="Grant more", Digest nonce=1, scope="other""#;
         let challenge = Challenge::parse(header, true);
         assert_eq!(
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reasons() {
+    fn the_reason_depends_on_the_history_of_the_token() {
         let refused = Challenge::parse("Bearer", false);
         assert_eq!(refused.reason(TokenHistory::None), SignInReason::Required);
         assert_eq!(refused.reason(TokenHistory::Used), SignInReason::Expired);

@@ -1,4 +1,4 @@
-//! Protected-resource metadata (RFC 9728): who gives out tokens for a server.
+//! Protected-resource metadata (RFC 9728): the authorization servers of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use url::Url;
 use super::{Challenge, ResourceMetadata};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// For all places together.
+/// The timeout for all places together.
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// Documents are shown to every client (T16): these bounds are far above what real ones have.
 const MOST_BYTES: usize = 16 << 10;
 const MOST_SERVERS: usize = 16;
 const MOST_SCOPES: usize = 64;
-/// The longest text of a server that is handed on.
+/// The longest text of a server that is passed on.
 const MOST_TEXT_BYTES: usize = 2 << 10;
 
-/// Finds out about the resource of one server.
+/// Finds the resource of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata {
     server: Url,
     http: reqwest::Client,
-    /// What was found last.
+    /// The last result.
     known: Arc<Mutex<Option<ResourceMetadata>>>,
 }
 
-/// What came of asking for a document.
+/// The result of fetching a document.
 enum Read {
     Found(ResourceMetadata),
-    /// There is none, or none that counts.
+    /// There is no valid document.
     None,
-    /// It cannot be said: it may be there another time.
+    /// The document could not be fetched. It may be there another time.
     Failed,
 }
 
@@ -49,12 +49,12 @@ impl Metadata {
         }
     }
 
-    /// The metadata that a challenge points at, that stands where the RFC says, or the least that
-    /// can be said of any server. Never fails: whoever has to sign in is always told. A document that
-    /// cannot be fetched just now does not make another resource of the server.
+    /// Returns the metadata that a challenge points at, or that is at the place of the RFC, or the minimum for any server. It
+    /// never fails: users are always told what to sign in for. A temporary failure does not change the resource of the
+    /// server.
     ///
-    /// Documents are read from the server's own origin only. A challenge could otherwise send the
-    /// host to any address of its network (T21).
+    /// Documents are read from the server's own origin only. Otherwise a challenge could send the host to any address of its
+    /// network (T21).
     pub(crate) async fn find(&self, challenge: &Challenge) -> ResourceMetadata {
         let told = challenge
             .resource_metadata
@@ -114,12 +114,12 @@ impl Metadata {
             .map_or(Read::None, Read::Found)
     }
 
-    /// A document counts only if it speaks of this server: otherwise a token for somebody else
-    /// would be asked for, and sent here (RFC 9728, 3.3).
+    /// A document counts only if it describes this server: otherwise a token for another server would be requested and sent
+    /// here (RFC 9728, 3.3).
     ///
-    /// It may speak of something around the server, which others on the same origin are a part of as well. That is
-    /// believed where only whoever has all of it can write. A document that stands elsewhere is the server's own
-    /// word: it says who gives out tokens, for the server itself and for nothing more (T16).
+    /// It may describe a larger resource that other servers on the same origin belong to. That is accepted only at a place
+    /// that the owner of the whole resource controls. A document elsewhere is the server's own claim: it names authorization
+    /// servers for the server itself and for nothing more (T16).
     fn accept(&self, mut document: Value, place: &Url) -> Option<ResourceMetadata> {
         let fields = document.as_object_mut()?;
         fields.retain(|_, value| value.as_str().is_none_or(|text| text.len() <= MOST_TEXT_BYTES));
@@ -159,7 +159,7 @@ impl Metadata {
         })
     }
 
-    /// Tokens are got over `https`; for a server without it, also without.
+    /// Tokens are fetched over `https`; for a server over `http`, also over `http`.
     fn may_sign_in_at(&self, address: &str) -> bool {
         Url::parse(address).is_ok_and(|url| {
             url.has_host() && (url.scheme() == "https" || url.scheme() == "http" && self.server.scheme() == "http")
@@ -181,8 +181,7 @@ impl Metadata {
     }
 }
 
-/// The canonical address of a server (RFC 8707): no query, no fragment, no password, and no slash
-/// that says nothing.
+/// Returns the canonical address of a server (RFC 8707): without query, fragment, password and a meaningless slash.
 pub(crate) fn canonical_resource(server: &Url) -> String {
     let address = crate::engine::secret::without_secrets(server.as_str());
     match address.strip_suffix('/') {
@@ -191,24 +190,24 @@ pub(crate) fn canonical_resource(server: &Url) -> String {
     }
 }
 
-/// Whether a resource is the server itself, and not something that contains it: what contains it may
-/// contain servers of others, each of which can say the same (T16).
+/// Returns true if a resource is the server itself. A larger resource may contain servers of others, each of which can
+/// claim it (T16).
 pub(crate) fn is_itself(server: &Url, resource: &str) -> bool {
     canonical_resource(server).trim_end_matches('/') == resource.trim_end_matches('/')
 }
 
-/// The scopes that a challenge asks for, within bounds.
+/// Returns the scopes of a challenge, bounded.
 pub(crate) fn bounded_scopes(scopes: &[String]) -> Vec<String> {
     let scopes = scopes.iter().filter(|scope| scope.len() <= MOST_TEXT_BYTES);
     scopes.take(MOST_SCOPES).cloned().collect()
 }
 
-/// What a server says, within bounds.
+/// Returns a text of a server, bounded.
 pub(crate) fn bounded_text(text: &str) -> String {
     prefix(text, MOST_TEXT_BYTES).to_owned()
 }
 
-/// Whether the metadata of a resource stands here (RFC 9728, 3.1).
+/// Returns true if the metadata of a resource is at this place (RFC 9728, 3.1).
 fn is_place_of(place: &Url, resource: &Url) -> bool {
     let path = resource.path().trim_end_matches('/');
     place.origin() == resource.origin()
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_what_is_around_a_server_is_told_by_whoever_has_it_and_not_by_a_part_of_it() {
+    fn t16_a_larger_resource_is_accepted_only_from_its_own_metadata() {
         let metadata = metadata("https://a.test/evil/mcp");
         let found = |resource: &str, at: &str| {
             let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_a_document_has_bounds() {
+    fn t16_metadata_documents_are_bounded() {
         let long = "s".repeat(MOST_TEXT_BYTES + 1);
         let many: Vec<String> = (0..100).map(|number| format!("https://as-{number}.test")).collect();
         let document = json!({
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn t16_a_resource_is_the_server_itself_or_something_around_it() {
+    fn t16_a_resource_is_the_server_itself_or_larger() {
         let server = Url::parse("https://a.test/mcp/one?key=1").unwrap();
         for (resource, is) in [
             ("https://a.test/mcp/one", true),
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_to_sign_in_without_encryption() {
+    fn authorization_servers_without_https_are_ignored() {
         let document = json!({
             "resource": "https://a.test/mcp",
             "authorization_servers": ["http://as.test", "javascript:alert(1)", 7],

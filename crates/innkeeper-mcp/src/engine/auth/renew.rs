@@ -1,4 +1,4 @@
-//! Another token, before anybody is asked for one.
+//! Renews a token before users are asked for one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use super::{SignIn, SignInReason};
 use crate::engine::secret::Token;
 use crate::engine::server::Shared;
 
-/// Asked when a server does not accept its token any more: gives it another one with
-/// [`Server::sign_in`](crate::Server::sign_in), if there is one, and says whether it did.
+/// Called when a server does not accept its token any more. Sets another one with
+/// [`Server::sign_in`](crate::Server::sign_in), if there is one, and returns true if it did.
 #[derive(Clone)]
 pub struct Renew(Arc<Ask>);
 
 type Ask = dyn Fn(String, Token) -> BoxFuture<'static, bool> + Send + Sync;
 
 impl Renew {
-    /// Asks a function, with the resource and the token that was refused.
+    /// Wraps a function that gets the resource and the refused token.
     pub fn new(ask: impl Fn(String, Token) -> BoxFuture<'static, bool> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
@@ -30,20 +30,20 @@ impl fmt::Debug for Renew {
 }
 
 impl Shared {
-    /// Whether the server has another token now than the one it refused. One that does not allow enough is
-    /// not replaced: the next would not allow more.
+    /// Returns true if the server has another token now than the refused one. A token that does not grant enough is not
+    /// replaced: the next one would not grant more.
     pub(crate) async fn renewed(&self, sign_in: &SignIn) -> bool {
-        let (Some(far), Some(renew)) = (&self.remote, &self.surroundings.renew) else {
+        let (Some(remote), Some(renew)) = (&self.remote, &self.server_env.renew) else {
             return false;
         };
-        let Some(refused) = far.credentials.token() else {
+        let Some(refused) = remote.credentials.token() else {
             return false;
         };
         if !matches!(sign_in.reason, SignInReason::Expired | SignInReason::Refused) {
             return false;
         }
-        let before = far.credentials.generation();
+        let before = remote.credentials.generation();
         let asking = (renew.0)(sign_in.resource.resource.clone(), refused);
-        asking.await && far.credentials.generation() != before && far.credentials.bearer().value.is_some()
+        asking.await && remote.credentials.generation() != before && remote.credentials.bearer().value.is_some()
     }
 }

@@ -1,58 +1,58 @@
-//! What a tool gives back, within bounds.
+//! The content of tool results, bounded.
 
 use serde_json::Value;
 
 use crate::engine::config::Limits;
 use crate::engine::paging::text;
 
-/// A part of what a tool gave back.
+/// A part of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Content {
-    /// Words.
+    /// Text.
     Text(String),
     /// A picture.
     Image {
-        /// In base64.
+        /// The data in base64.
         data: String,
-        /// Which kind.
+        /// The content type.
         mime_type: String,
     },
     /// A sound.
     Audio {
-        /// In base64.
+        /// The data in base64.
         data: String,
-        /// Which kind.
+        /// The content type.
         mime_type: String,
     },
-    /// A resource, put in.
+    /// An embedded resource.
     Resource {
-        /// Which.
+        /// The URI.
         uri: String,
-        /// Which kind.
+        /// The content type.
         mime_type: Option<String>,
-        /// Its words, or nothing.
+        /// The text, if it is text.
         text: Option<String>,
-        /// Its bytes in base64, or nothing.
+        /// The bytes in base64, if it is not text.
         blob: Option<String>,
     },
-    /// A resource that can be read.
+    /// A link to a resource.
     ResourceLink {
-        /// Which.
+        /// The URI.
         uri: String,
-        /// What it is called.
+        /// The name.
         name: Option<String>,
-        /// Which kind.
+        /// The content type.
         mime_type: Option<String>,
-        /// What it is.
+        /// The description.
         description: Option<String>,
     },
-    /// Something of another kind, as it was written.
+    /// Content of another kind, as the server wrote it.
     Other(Value),
 }
 
 impl Content {
-    /// Its words, if it has any.
+    /// Returns the text, if there is any.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Resource { text: Some(text), .. } => Some(text),
@@ -61,12 +61,12 @@ impl Content {
     }
 }
 
-/// How much is still shown.
+/// The remaining size of the content.
 pub(super) struct Room {
     text: usize,
     structured: usize,
     blob: usize,
-    /// Whether something did not fit.
+    /// True if something did not fit.
     pub(super) is_cut: bool,
 }
 
@@ -80,7 +80,7 @@ impl Room {
         }
     }
 
-    /// Reads one part, and shortens it where it has to be.
+    /// Reads one part, and shortens it if needed.
     pub(super) fn content(&mut self, entry: Value) -> Content {
         let mime_type = text(&entry, "mimeType");
         match entry.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -113,7 +113,7 @@ impl Room {
         }
     }
 
-    /// The result for programs, if it is not larger than what is shown: half of it is no use.
+    /// Returns the structured content if it fits: half of it is useless.
     pub(super) fn structured(&mut self, structured: Value) -> Option<Value> {
         if structured.to_string().len() <= self.structured {
             return Some(structured);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole() {
+    fn content_that_fits_is_complete() {
         let result = json!({
             "content": [
                 { "type": "text", "text": "hello" },
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_kept_aside() {
+    fn content_that_does_not_fit_is_shortened_and_kept_aside() {
         let result = json!({
             "content": [
                 { "type": "text", "text": format!("begin{}ende", "ü".repeat(100)) },

@@ -1,4 +1,4 @@
-//! What every process sees of the host's environment, and no more (T15).
+//! The part of the host's environment that every process gets (T15).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use innkeeper_std::needed_variables;
 
 use super::Stdio;
 
-/// The environment that every server begins with. What a configuration names comes on top.
+/// The environment that every server starts with. The variables of a configuration are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BaseEnvironment {
     variables: BTreeMap<String, OsString>,
@@ -15,12 +15,12 @@ pub struct BaseEnvironment {
 }
 
 impl BaseEnvironment {
-    /// The little that programs need, out of the environment of this process.
+    /// Returns the variables that programs need, from the environment of this process.
     pub fn of_process() -> Self {
         Self::of(std::env::vars_os())
     }
 
-    /// The little that programs need, out of a given environment.
+    /// Returns the variables that programs need, from a given environment.
     pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self {
             variables: needed_variables(variables).collect(),
@@ -28,7 +28,7 @@ impl BaseEnvironment {
         }
     }
 
-    /// With the umask that servers have; without, it is that of this process. Nothing on Windows.
+    /// Sets the umask of servers; by default it is the one of this process. No effect on Windows.
     #[must_use]
     pub fn with_umask(mut self, umask: u32) -> Self {
         self.umask = Some(umask);
@@ -40,7 +40,7 @@ impl BaseEnvironment {
         self.umask
     }
 
-    /// The whole environment of a server.
+    /// Returns the whole environment of a server.
     pub(crate) fn with(&self, stdio: &Stdio) -> BTreeMap<String, OsString> {
         let mut all = self.variables.clone();
         for (name, value) in &stdio.env {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t15_a_server_sees_what_is_configured_and_a_minimal_base() {
+    fn t15_a_server_gets_its_configured_variables_and_a_minimal_base() {
         let host = [
             ("PATH", "/bin"),
             ("LC_ALL", "C"),

@@ -1,32 +1,31 @@
-//! `${…}` in configurations: one pass, and what was put in is not looked at again.
+//! Expands `${…}` in configurations, in one pass: inserted text is not expanded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::{Remote, ServerConfig, Stdio, Transport};
 
-/// Whose rules hold for `${…}`.
+/// The rules for `${…}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Syntax {
-    /// Agent Plugins: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`, and only in arguments, the values
-    /// of the environment and the directory. Everything else stays as it is written.
+    /// Agent Plugins: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`, and only in arguments, environment values and the directory.
+    /// Everything else stays as it is.
     AgentPlugin,
-    /// Everybody else: any variable, `${NAME:-default}` and `${env:NAME}`, everywhere.
+    /// Everything else: any variable, `${NAME:-default}` and `${env:NAME}`, everywhere.
     #[default]
     Common,
 }
 
-/// What stands for `${…}`.
+/// The values for `${…}`.
 #[derive(Clone, Debug, Default)]
 pub struct Placeholders {
-    /// Whose rules hold.
+    /// The rules.
     pub syntax: Syntax,
-    /// The directory of the plugin that brings the server: `PLUGIN_ROOT`.
+    /// The directory of the plugin that declares the server: `PLUGIN_ROOT`.
     pub plugin_root: Option<String>,
-    /// Where the plugin may keep data: `PLUGIN_DATA`.
+    /// The directory for data of the plugin: `PLUGIN_DATA`.
     pub plugin_data: Option<String>,
-    /// Everything else. Only what is here can be had: the host chooses, so that no configuration
-    /// reads its secrets.
+    /// All other variables. The host chooses them, so that no configuration reads its secrets.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -43,7 +42,7 @@ impl Placeholders {
         }
     }
 
-    /// The variables that a server of a plugin finds in its environment, whatever it configures.
+    /// Returns the variables that a server of a plugin always gets in its environment.
     fn reserved(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let claude = self.syntax == Syntax::Common;
         let root = self.plugin_root.iter().map(|root| ("PLUGIN_ROOT", root));
@@ -55,7 +54,7 @@ impl Placeholders {
     }
 }
 
-/// Puts the values in. Hands back the names that nothing stands for; they are left as written.
+/// Expands a configuration. Returns the names without a value, too; they stay as they are.
 pub fn expand(config: &ServerConfig, placeholders: &Placeholders) -> (ServerConfig, BTreeSet<String>) {
     let mut expansion = Expansion {
         placeholders,
@@ -111,7 +110,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// Commands, addresses and headers, which Agent Plugins leave alone.
+    /// Commands, addresses and headers, which Agent Plugins do not expand.
     fn text_outside(&mut self, text: &str) -> String {
         match self.placeholders.syntax {
             Syntax::AgentPlugin => text.to_owned(),
@@ -133,7 +132,7 @@ impl Expansion<'_> {
                 (Syntax::Common, Some((name, default))) => (name, Some(default)),
                 (Syntax::Common, None) | (Syntax::AgentPlugin, _) => (inside, None),
             };
-            // As in a shell: what is empty has its default as well.
+            // As in a shell, an empty value is replaced by the default as well.
             let value = self.placeholders.value(name);
             let chosen = value.filter(|value| default.is_none() || !value.is_empty()).or(default);
             match chosen {
@@ -177,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn every_occurrence_once_and_nothing_again() {
+    fn every_variable_is_expanded_once() {
         let (text, missing) = arg(Syntax::Common, "${PLUGIN_ROOT}/x:${CLAUDE_PLUGIN_ROOT}:${PLUGIN_DATA}");
         assert_eq!(text, "/p/x:/p:/d/${PLUGIN_ROOT}");
         assert!(missing.is_empty());
     }
 
     #[test]
-    fn variables_defaults_and_what_is_unknown() {
+    fn variables_have_defaults_and_unknown_ones_stay() {
         let cases = [
             ("a${TOKEN}b${env:TOKEN}", "atbt", ""),
             ("${NOPE:-d}${EMPTY:-e}${EMPTY}", "de", ""),
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_plugins_have_two_and_keep_the_rest() {
+    fn agent_plugins_expand_two_variables_only() {
         let (text, missing) = arg(Syntax::AgentPlugin, "${PLUGIN_ROOT}:${CLAUDE_PLUGIN_ROOT}:${TOKEN:-x}");
         assert_eq!(text, "/p:${CLAUDE_PLUGIN_ROOT}:${TOKEN:-x}");
         assert_eq!(missing, ["CLAUDE_PLUGIN_ROOT", "TOKEN:-x"]);
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_a_plugin_cannot_change_where_its_plugin_is() {
+    fn a_server_cannot_override_the_root_of_its_plugin() {
         let mut stdio = Stdio::new("c", [""; 0]);
         stdio.env.insert("PLUGIN_ROOT".into(), Some("/elsewhere".into()));
         let config = ServerConfig::new("a", Transport::Stdio(stdio));

@@ -1,4 +1,4 @@
-//! The life of a server.
+//! The task of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::{Shared, Start};
 use crate::engine::state::{Event, List, ServerState};
 use crate::engine::wire::{Challenged, Process};
 
-/// How long another server may take to end besides the time that its process has for it.
+/// The time that another server may take to end, besides the time that its process has for it.
 const ENDING_TIME: Duration = Duration::from_secs(6);
-/// How often a server is started that does not introduce itself in time: what is no MCP server never will.
+/// The number of starts of a server that does not introduce itself in time. A program that is no MCP server never does.
 const LATE_STARTS: u32 = 3;
-/// How long a process keeps others from starting. One that hangs does not hold up all the rest.
+/// The time that a process occupies a permit for starting. A process that hangs must not hold up all others.
 const STARTING_ALONE: Duration = Duration::from_secs(10);
 
-/// What the handles want.
+/// The commands of the handles.
 #[derive(Debug)]
 pub(super) enum Command {
     Start(Start),
-    /// Somebody else wants it too: it is started if nobody has, and left to itself otherwise.
+    /// Another user wants it: it is started if it was not, and left alone otherwise.
     Join,
     Restart(Start),
-    /// Makes the connection anew, if there is one.
+    /// Opens the connection again, if there is one.
     Reconnect,
     Background,
     Stop(oneshot::Sender<()>),
@@ -36,30 +36,29 @@ pub(super) enum Command {
 pub(super) struct Actor {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
-    /// How often in a row it was started again after a crash.
+    /// The number of restarts in a row after crashes.
     restarts: u32,
-    /// It has been found to speak a protocol from before 2026-07-28, and is not asked again until it
-    /// fails to start.
+    /// The server speaks a revision from before 2026-07-28, and is not discovered again until it fails to start.
     is_old: bool,
-    /// Its process, from the moment there is one: whoever stops it waits for that.
+    /// The process, as soon as there is one: stopping waits for it.
     process: ProcessSlot,
-    /// How often in a row it did not introduce itself in time, and whether it was so the last time.
+    /// The number of late starts in a row, and whether the last start was late.
     late_starts: u32,
     was_late: bool,
-    /// It was given another token in place of one that it did not accept, and has not been ready since: a
-    /// server that accepts none must not be given tokens for ever.
+    /// The server got a renewed token and has not been ready since: a server that accepts no token must not get renewed
+    /// tokens for ever.
     is_renewed: bool,
 }
 
-/// Where the process of a server is found, also while it starts.
+/// The process of a server, also while it starts.
 pub(super) type ProcessSlot = Arc<Mutex<Option<Arc<Process>>>>;
 
-/// Why a life ended.
-enum End {
+/// Why a run ended.
+enum RunEnd {
     Stopped(oneshot::Sender<()>),
     Restarted(Start),
-    /// Nobody has a handle any more.
-    Forgotten,
+    /// All handles were dropped.
+    Dropped,
     SignInNeeded(Box<Challenged>),
     Failed {
         message: String,
@@ -67,12 +66,12 @@ enum End {
     },
 }
 
-/// What ends waiting.
-enum Woken {
+/// Why waiting ended.
+enum WaitEnd {
     Time,
     Start(Start),
     Stop(oneshot::Sender<()>),
-    Forgotten,
+    Dropped,
 }
 
 impl Actor {
@@ -114,28 +113,28 @@ impl Actor {
         self.shared.set_state(ServerState::Stopped);
     }
 
-    /// Keeps it running until it is to stop, or until nobody is there to want anything.
+    /// Runs and restarts the server until it is stopped, or until all handles are dropped.
     async fn keep_running(&mut self, mut start: Start) -> Option<oneshot::Sender<()>> {
         self.restarts = 0;
         self.late_starts = 0;
         let mut was_there = false;
         loop {
             let begun = Instant::now();
-            let (end, ready_for) = self.live(start).await;
+            let (end, ready_for) = self.run_once(start).await;
             if ready_for.is_some_and(|time| time >= self.shared.config.restart.healthy_after) {
                 self.restarts = 0;
             }
             was_there |= ready_for.is_some();
             start = Start::Background;
-            let woken = match end {
-                End::Stopped(done) => return Some(done),
-                End::Forgotten => return None,
-                End::Restarted(again) => Woken::Start(again),
-                End::SignInNeeded(challenged) => self.wait_for_sign_in(&challenged).await,
-                End::Failed { message, may_restart } => {
+            let ended = match end {
+                RunEnd::Stopped(done) => return Some(done),
+                RunEnd::Dropped => return None,
+                RunEnd::Restarted(again) => WaitEnd::Start(again),
+                RunEnd::SignInNeeded(challenged) => self.wait_for_sign_in(&challenged).await,
+                RunEnd::Failed { message, may_restart } => {
                     let policy = &self.shared.config.restart;
                     let delay = policy.delay(self.restarts, begun.elapsed());
-                    // A network that is down for an hour is no reason to give up an address that was good.
+                    // A network outage is no reason to give up an address that has worked.
                     let later = (was_there && self.shared.remote.is_some()).then_some(policy.away);
                     let delay = delay.or(later).filter(|_| may_restart);
                     self.restarts = self.restarts.saturating_add(1);
@@ -149,21 +148,21 @@ impl Actor {
                     }
                 }
             };
-            match woken {
-                Woken::Time => {}
-                Woken::Start(again) => {
+            match ended {
+                WaitEnd::Time => {}
+                WaitEnd::Start(again) => {
                     self.restarts = 0;
                     self.late_starts = 0;
                     start = again;
                 }
-                Woken::Stop(done) => return Some(done),
-                Woken::Forgotten => return None,
+                WaitEnd::Stop(done) => return Some(done),
+                WaitEnd::Dropped => return None,
             }
         }
     }
 
-    /// Starts it, and sees to it until it ends. Says how long it was ready, if it ever was.
-    async fn live(&mut self, start: Start) -> (End, Option<Duration>) {
+    /// Starts the server, and waits until it ends. Returns how long it was ready, if it ever was.
+    async fn run_once(&mut self, start: Start) -> (RunEnd, Option<Duration>) {
         let blocking = start == Start::Blocking;
         self.shared.set_state(ServerState::Starting { blocking });
         let connected = match self.start().await {
@@ -184,8 +183,8 @@ impl Actor {
         let end = self.serve(&connected).await;
         self.shared.connection.send_replace(None);
         let had_tools = !self.shared.tools.send_replace(Arc::default()).is_empty();
-        if matches!(end, End::Failed { .. }) {
-            // It is gone already; nobody has to wait until that is tidied up.
+        if matches!(end, RunEnd::Failed { .. }) {
+            // The server is gone already: the cleanup can run in the background.
             tokio::spawn(connected.end());
         } else {
             connected.end().await;
@@ -197,63 +196,62 @@ impl Actor {
         (end, Some(ready.elapsed()))
     }
 
-    /// Some servers answer a token that they do not know with an error of their own, and not with a challenge. Users
-    /// could not sign in again to such a server. If it wants a token when it is sent none, it refused the one it had.
-    async fn try_without_token(&mut self, end: End) -> End {
+    /// Some servers answer an unknown token with an error of their own instead of a challenge, so that users could not sign in
+    /// again. If the server asks for a token when it gets none, it refused the one that it had.
+    async fn try_without_token(&mut self, end: RunEnd) -> RunEnd {
         let shared = self.shared.clone();
-        let Some(far) = shared.remote.as_ref().filter(|_| matches!(end, End::Failed { .. })) else {
+        let Some(remote) = shared.remote.as_ref().filter(|_| matches!(end, RunEnd::Failed { .. })) else {
             return end;
         };
-        if !far.credentials.withhold_untried() {
+        if !remote.credentials.withhold_untried() {
             return end;
         }
         match self.start().await {
-            Err(challenge @ End::SignInNeeded(_)) => challenge,
-            Err(asked @ (End::Stopped(_) | End::Restarted(_) | End::Forgotten)) => {
-                far.credentials.withhold_nothing();
+            Err(challenge @ RunEnd::SignInNeeded(_)) => challenge,
+            Err(asked @ (RunEnd::Stopped(_) | RunEnd::Restarted(_) | RunEnd::Dropped)) => {
+                remote.credentials.withhold_nothing();
                 asked
             }
-            Err(End::Failed { .. }) => {
-                far.credentials.withhold_nothing();
+            Err(RunEnd::Failed { .. }) => {
+                remote.credentials.withhold_nothing();
                 end
             }
-            // It wants no token at all, so that the one it was given is not what it failed for.
+            // It needs no token at all, so the token is not why it failed.
             Ok(connected) => {
                 connected.end().await;
-                far.credentials.withhold_nothing();
+                remote.credentials.withhold_nothing();
                 end
             }
         }
     }
 
-    /// A server may fall over the newer handshake, and take the older one; or the other way round,
-    /// if it was changed since.
-    fn try_the_other_handshake(&mut self, end: End) -> End {
+    /// A server may crash on the newer handshake and take the older one; or the other way round, if it was updated.
+    fn try_the_other_handshake(&mut self, end: RunEnd) -> RunEnd {
         match end {
-            // That it was late says nothing about which one it takes.
+            // Being late says nothing about the handshake.
             end if self.was_late => end,
-            End::Failed {
+            RunEnd::Failed {
                 message,
                 may_restart: true,
             } => {
                 self.is_old = self.shared.remote.is_none() && !self.is_old;
-                End::Failed {
+                RunEnd::Failed {
                     message,
                     may_restart: true,
                 }
             }
-            End::Failed {
+            RunEnd::Failed {
                 message,
                 may_restart: false,
             } => {
                 let may_restart = std::mem::take(&mut self.is_old);
-                End::Failed { message, may_restart }
+                RunEnd::Failed { message, may_restart }
             }
             other => other,
         }
     }
 
-    async fn start(&mut self) -> Result<Connected, End> {
+    async fn start(&mut self) -> Result<Connected, RunEnd> {
         let shared = self.shared.clone();
         let process = self.process.clone();
         let is_old = self.is_old;
@@ -275,20 +273,20 @@ impl Actor {
             tokio::select! {
                 connected = &mut connecting => return connected.map_err(|failure| self.end_of_start(failure)),
                 command = self.commands.recv() => match command {
-                    None => return Err(End::Forgotten),
+                    None => return Err(RunEnd::Dropped),
                     Some(Command::Start(_) | Command::Join | Command::Reconnect) => {}
-                    Some(Command::Restart(start)) => return Err(End::Restarted(start)),
+                    Some(Command::Restart(start)) => return Err(RunEnd::Restarted(start)),
                     Some(Command::Background) => self.shared.set_state(ServerState::Starting { blocking: false }),
-                    Some(Command::Stop(done)) => return Err(End::Stopped(done)),
+                    Some(Command::Stop(done)) => return Err(RunEnd::Stopped(done)),
                 },
             }
         }
     }
 
-    fn end_of_start(&mut self, failure: ConnectFailure) -> End {
+    fn end_of_start(&mut self, failure: ConnectFailure) -> RunEnd {
         match failure {
-            ConnectFailure::SignInNeeded(challenged) => End::SignInNeeded(challenged),
-            ConnectFailure::Crashed(message) => End::Failed {
+            ConnectFailure::SignInNeeded(challenged) => RunEnd::SignInNeeded(challenged),
+            ConnectFailure::Crashed(message) => RunEnd::Failed {
                 message,
                 may_restart: true,
             },
@@ -296,16 +294,16 @@ impl Actor {
                 self.was_late = true;
                 self.late_starts += 1;
                 let may_restart = self.late_starts < LATE_STARTS;
-                End::Failed { message, may_restart }
+                RunEnd::Failed { message, may_restart }
             }
-            ConnectFailure::Failed(message) | ConnectFailure::Refused { message, .. } => End::Failed {
+            ConnectFailure::Failed(message) | ConnectFailure::Refused { message, .. } => RunEnd::Failed {
                 message,
                 may_restart: false,
             },
         }
     }
 
-    async fn serve(&mut self, connected: &Connected) -> End {
+    async fn serve(&mut self, connected: &Connected) -> RunEnd {
         loop {
             tokio::select! {
                 () = connected.connection.closed.cancelled() => {
@@ -313,28 +311,28 @@ impl Actor {
                         Some(gone) => gone.clone(),
                         None => format!("the server ended: {}", connected.connection.why().await),
                     };
-                    return End::Failed { message, may_restart: true };
+                    return RunEnd::Failed { message, may_restart: true };
                 }
                 command = self.commands.recv() => match command {
-                    None => return End::Forgotten,
+                    None => return RunEnd::Dropped,
                     Some(Command::Start(_) | Command::Join | Command::Background) => {}
-                    Some(Command::Restart(start)) => return End::Restarted(start),
-                    Some(Command::Reconnect) => return End::Restarted(Start::Background),
-                    Some(Command::Stop(done)) => return End::Stopped(done),
+                    Some(Command::Restart(start)) => return RunEnd::Restarted(start),
+                    Some(Command::Reconnect) => return RunEnd::Restarted(Start::Background),
+                    Some(Command::Stop(done)) => return RunEnd::Stopped(done),
                 },
             }
         }
     }
 
-    async fn wait_for_sign_in(&mut self, challenged: &Challenged) -> Woken {
+    async fn wait_for_sign_in(&mut self, challenged: &Challenged) -> WaitEnd {
         let shared = self.shared.clone();
         let mut sign_in = None;
-        // Whoever stops it does not wait until an address that hangs has been given up.
+        // Stopping does not wait for an address that hangs.
         match self
             .wait(async { sign_in = shared.sign_in_for(challenged).await })
             .await
         {
-            Woken::Time => {}
+            WaitEnd::Time => {}
             asked => return asked,
         }
         let Some(sign_in) = sign_in else {
@@ -343,33 +341,33 @@ impl Actor {
         if !self.is_renewed {
             let mut is_renewed = false;
             match self.wait(async { is_renewed = shared.renewed(&sign_in).await }).await {
-                Woken::Time => {}
+                WaitEnd::Time => {}
                 asked => return asked,
             }
             if is_renewed {
                 self.is_renewed = true;
-                return Woken::Time;
+                return WaitEnd::Time;
             }
         }
         shared.set_state(ServerState::AuthRequired(Box::new(sign_in)));
         match &shared.remote {
-            Some(far) => self.wait(far.credentials.newer_than(challenged.generation)).await,
+            Some(remote) => self.wait(remote.credentials.newer_than(challenged.generation)).await,
             None => self.wait(std::future::pending()).await,
         }
     }
 
-    async fn wait(&mut self, until: impl Future<Output = ()>) -> Woken {
+    async fn wait(&mut self, until: impl Future<Output = ()>) -> WaitEnd {
         tokio::pin!(until);
         loop {
             tokio::select! {
-                () = &mut until => return Woken::Time,
+                () = &mut until => return WaitEnd::Time,
                 command = self.commands.recv() => match command {
-                    None => return Woken::Forgotten,
-                    Some(Command::Start(start) | Command::Restart(start)) => return Woken::Start(start),
-                    Some(Command::Stop(done)) => return Woken::Stop(done),
+                    None => return WaitEnd::Dropped,
+                    Some(Command::Start(start) | Command::Restart(start)) => return WaitEnd::Start(start),
+                    Some(Command::Stop(done)) => return WaitEnd::Stop(done),
                     // The connection is gone already.
-                    Some(Command::Reconnect) => return Woken::Time,
-                    // A server that fails and fails does not get its attempts anew from everybody who comes (F3).
+                    Some(Command::Reconnect) => return WaitEnd::Time,
+                    // A server that keeps failing does not get new attempts from every new user (F3).
                     Some(Command::Background | Command::Join) => {}
                 },
             }
@@ -384,10 +382,10 @@ impl Actor {
     }
 }
 
-/// Waits until a process may start beside those that start already. Behind an address, nothing starts here.
+/// Waits for a permit to start a process. A server behind an address needs none.
 async fn room_to_start(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     let starting = shared
-        .surroundings
+        .server_env
         .starting
         .as_ref()
         .filter(|_| shared.remote.is_none())?;
@@ -395,10 +393,10 @@ async fn room_to_start(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     Arc::clone(starting).acquire_owned().await.ok()
 }
 
-/// Waits until what has to end before it has ended, or should have.
+/// Waits until the processes that must end first have ended, or the time for that is over.
 async fn wait_for_others(shared: &Shared) {
     let all = async {
-        for other in &shared.surroundings.after {
+        for other in &shared.server_env.after {
             other.cancelled().await;
         }
     };

@@ -1,4 +1,4 @@
-//! Requests that are under way: whom reports of progress and questions belong to.
+//! Requests that are under way: the owners of progress reports and questions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::sync::Notify;
 use crate::engine::ask::AskSink;
 use crate::engine::state::CallId;
 
-/// How far a call has come, as the server says.
+/// A progress report of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// How far.
+    /// The progress.
     pub progress: f64,
-    /// Of how much, if it knows.
+    /// The total, if the server knows it.
     pub total: Option<f64>,
-    /// What it does just now.
+    /// The present step.
     pub message: Option<String>,
 }
 
-/// Takes reports of progress. It must not wait.
+/// Takes progress reports. It must not block.
 #[derive(Clone)]
 pub struct ProgressSink(Arc<dyn Fn(Progress) + Send + Sync>);
 
 impl ProgressSink {
-    /// Hands reports to a function.
+    /// Wraps a function that takes reports.
     pub fn new(take: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for ProgressSink {
     }
 }
 
-/// A call, as far as its requests need it.
+/// The part of a call that its requests need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallContext {
     pub(crate) id: CallId,
@@ -57,12 +57,12 @@ struct Entry {
     request: i64,
     call: CallContext,
     alive: Arc<Notify>,
-    /// How many of its questions are open.
+    /// The number of its open questions.
     open: Arc<AtomicUsize>,
 }
 
 impl Calls {
-    /// Remembers a request until the guard is dropped.
+    /// Registers a request until the guard is dropped.
     pub(crate) fn add(&self, request: i64, call: &CallContext) -> CallGuard {
         let (alive, open) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         self.lock().push(Entry {
@@ -79,7 +79,7 @@ impl Calls {
         }
     }
 
-    /// A report of progress: it is handed on, and begins the time of the call anew.
+    /// Passes a progress report on, and restarts the timeout of the call.
     pub(crate) fn progress(&self, token: i64, progress: Progress) {
         let sink = {
             let entries = self.lock();
@@ -94,11 +94,10 @@ impl Calls {
         }
     }
 
-    /// Whose question it is. HTTP tells by the stream that it came on; a pipe does not, so that it is
-    /// taken for the latest call's that can be asked, which is right whenever there is one such call at a
-    /// time: requests of Apps cannot. While calls of several sessions are under way, nobody is asked: it
-    /// could be somebody else's question (T16).
-    pub(crate) fn owner(&self, request: Option<i64>) -> Result<Option<Owner>, OfSeveral> {
+    /// Returns the call that a question belongs to. Over HTTP the stream tells. Over pipes the latest call that can be asked
+    /// owns it, which is right whenever there is one such call at a time; requests of Apps cannot be asked. While calls of
+    /// several sessions are under way nobody is asked: it could be a question for another session (T16).
+    pub(crate) fn owner(&self, request: Option<i64>) -> Result<Option<Owner>, AmbiguousCaller> {
         let entries = self.lock();
         let entry = match request {
             Some(request) => entries.iter().find(|entry| entry.request == request),
@@ -106,7 +105,7 @@ impl Calls {
                 let last = entries.last();
                 let session = last.map(|entry| &entry.call.session);
                 if entries.iter().any(|entry| Some(&entry.call.session) != session) {
-                    return Err(OfSeveral);
+                    return Err(AmbiguousCaller);
                 }
                 let mut latest_first = entries.iter().rev();
                 latest_first.find(|entry| entry.call.asks.is_some()).or(last)
@@ -131,10 +130,10 @@ impl Calls {
 
 /// A question could belong to calls of several sessions.
 #[derive(Debug)]
-pub(crate) struct OfSeveral;
+pub(crate) struct AmbiguousCaller;
 
-/// The call that a question belongs to. As long as this lives, the time of the call stands still: a
-/// person may take longer than a server.
+/// The call that a question belongs to. While this lives, the timeout of the call is paused: a user may take longer than a
+/// server.
 pub(crate) struct Owner {
     pub(crate) call: CallId,
     pub(crate) asks: Option<AskSink>,
@@ -149,17 +148,17 @@ impl Drop for Owner {
     }
 }
 
-/// Forgets a request when it is dropped.
+/// Removes a request when it is dropped.
 pub(crate) struct CallGuard {
     calls: Calls,
     request: i64,
     open: Arc<AtomicUsize>,
-    /// Told when the server gave a sign of life.
+    /// Notified when the server reports progress.
     pub(crate) alive: Arc<Notify>,
 }
 
 impl CallGuard {
-    /// Whether the server waits for an answer of ours.
+    /// Returns true if the server waits for an answer of ours.
     pub(crate) fn is_asked(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }

@@ -1,4 +1,4 @@
-//! From a configuration to a connection with a server that has introduced itself.
+//! Opens a connection with a server and has it introduce itself.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::ProcessSlot;
 use super::calls::Calls;
-use super::connection::{Connection, Failed, why_ended};
+use super::client_handler::ClientHandler;
+use super::connection::{AttemptFailure, Connection, why_ended};
 use super::follow::{follow, listen};
 use super::handshake::{ClientInfo, Handshake, HandshakeFailure, Patience, introduce};
-use super::peer::OurEnd;
-use super::presence::look_after;
-use super::{Far, Shared};
+use super::presence::watch_presence;
+use super::{RemoteServer, Shared};
 use crate::engine::config::{Limits, Stdio, Transport};
 use crate::engine::error::Error;
 use crate::engine::state::{List, ServerInfo};
@@ -24,17 +24,16 @@ use crate::engine::wire::{
     SseTransport, StdioTransport, StreamableHttp, Transport as Wire,
 };
 
-/// How long the output of a process is read after it has ended: what it left running keeps the pipe
-/// open.
+/// The time that the output of an ended process is read: processes that it left running keep the pipe open.
 const DRAIN_TIME: Duration = Duration::from_millis(300);
-/// The most that a server has to say whether it can be discovered, and which part of the time for its start.
+/// The longest time for discovery before the older handshake is tried, and its share of the start time.
 const DISCOVERY_TIME: Duration = Duration::from_secs(3);
 const DISCOVERY_PART: u32 = 3;
-/// How long the end of a connection may take.
+/// The time that the end of a connection may take.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// What a server answers to a method that it does not have.
+/// The JSON-RPC code for unknown methods.
 const NO_SUCH_METHOD: i64 = -32601;
-/// One of each list, and some more that are told already.
+/// One change of each list, and some more that change nothing.
 const CHANGES: usize = 8;
 
 /// A server that is ready.
@@ -58,20 +57,20 @@ impl Connected {
 /// Why there is no connection.
 pub(super) enum ConnectFailure {
     SignInNeeded(Box<Challenged>),
-    /// It did not take the handshake. `was_late` says that it may be a newer server that is slow to be discovered.
+    /// The server refused the handshake. `was_late` says that it may be a newer server that is slow to be discovered.
     Refused {
         message: String,
         was_late: bool,
     },
-    /// It may work another time.
+    /// Another try may succeed.
     Crashed(String),
-    /// It has not answered yet: on a machine with much to do, it may be in time another time.
+    /// The server has not answered in time. On a busy machine another try may succeed.
     Late(String),
-    /// It will not work another time either.
+    /// Another try would fail as well.
     Failed(String),
 }
 
-/// Starts a server and waits until it has introduced itself and told its tools.
+/// Starts a server and waits until it has introduced itself and listed its tools.
 pub(super) async fn connect(
     shared: &Arc<Shared>,
     is_old: bool,
@@ -97,7 +96,7 @@ pub(super) async fn connect(
 /// A connection with a server that has introduced itself.
 struct Opened {
     peer: Arc<Peer>,
-    our_end: OurEnd,
+    handler: ClientHandler,
     info: ServerInfo,
     served: JoinHandle<()>,
 }
@@ -107,7 +106,7 @@ async fn connect_once(
     handshake: Handshake,
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
-    if let Some(permit) = &shared.surroundings.permit {
+    if let Some(permit) = &shared.server_env.permit {
         permit.check().await.map_err(ConnectFailure::Failed)?;
     }
     let limits = &shared.config.limits;
@@ -119,33 +118,35 @@ async fn connect_once(
     };
     let Opened {
         peer,
-        our_end,
+        handler,
         info,
         served,
     } = opened?;
     let is_old = info.protocol_version.as_str() < STATELESS_REVISION;
-    let far = shared.remote.as_ref();
+    let remote = shared.remote.as_ref();
     let connection = Arc::new(Connection {
         server: shared.config.name.clone(),
         info,
         peer,
-        closed: our_end.closed.clone(),
-        calls: our_end.calls.clone(),
+        closed: handler.closed.clone(),
+        calls: handler.calls.clone(),
         process,
         scrubber: shared.scrubber.clone(),
-        doubts: far.map(|far| far.client.doubts().clone()).unwrap_or_default(),
+        presence_doubts: remote
+            .map(|remote| remote.client.presence_doubts().clone())
+            .unwrap_or_default(),
         gone: OnceLock::new(),
     });
-    // Whoever gives up waiting here closes what was opened.
+    // If the start is given up here, the connection is closed.
     let unfinished = connection.closed.clone().drop_guard();
     let tools = list_tools(&connection, limits).await?;
     unfinished.disarm();
     if !is_old {
-        tokio::spawn(listen(connection.clone(), our_end.clone()));
+        tokio::spawn(listen(connection.clone(), handler.clone()));
     }
     tokio::spawn(follow(shared.clone(), connection.clone(), changed));
     if shared.remote.is_some() {
-        tokio::spawn(look_after(shared.clone(), connection.clone(), our_end));
+        tokio::spawn(watch_presence(shared.clone(), connection.clone(), handler));
     }
     Ok(Connected {
         connection,
@@ -158,16 +159,16 @@ async fn connect_once(
 async fn list_tools(connection: &Connection, limits: &Limits) -> Result<Vec<Tool>, ConnectFailure> {
     match tools::list(connection, limits, limits.start_time).await {
         Ok(tools) => Ok(tools),
-        Err(Failed::Challenged(challenged)) => Err(ConnectFailure::SignInNeeded(challenged)),
-        Err(Failed::Final(error)) if connection.closed.is_cancelled() => {
+        Err(AttemptFailure::Challenged(challenged)) => Err(ConnectFailure::SignInNeeded(challenged)),
+        Err(AttemptFailure::Final(error)) if connection.closed.is_cancelled() => {
             Err(ConnectFailure::Crashed(error.to_string()))
         }
-        // It has none, whatever it said.
-        Err(Failed::Final(Error::Refused {
+        // It has no tools, although it said so.
+        Err(AttemptFailure::Final(Error::Refused {
             code: NO_SUCH_METHOD, ..
         })) => Ok(Vec::new()),
-        // Without its tools it would be ready for nothing, and nobody would know.
-        Err(Failed::Final(error)) => Err(ConnectFailure::Crashed(without_tools(limits, &error))),
+        // A server without its tools would be ready for nothing, and nobody would know.
+        Err(AttemptFailure::Final(error)) => Err(ConnectFailure::Crashed(without_tools(limits, &error))),
     }
 }
 
@@ -180,48 +181,52 @@ async fn open(
 ) -> Result<Opened, ConnectFailure> {
     match (&shared.config.transport, &shared.remote) {
         (Transport::Stdio(stdio), _) => {
-            let (our_end, inbox, receiver) = our_end(shared, changes);
-            let (transport, process) = start_process(shared, stdio, slot, inbox, our_end.closed.clone())?;
-            match begin(Wire::Stdio(transport), our_end, receiver, handshake).await {
+            let (handler, inbox, receiver) = new_handler(shared, changes);
+            let (transport, process) = start_process(shared, stdio, slot, inbox, handler.closed.clone())?;
+            match begin(Wire::Stdio(transport), handler, receiver, handshake).await {
                 Ok(opened) => Ok(opened),
                 Err(failure) => Err(explain_process(shared, &process, failure).await),
             }
         }
-        (Transport::Http(_), Some(far)) => {
-            let (our_end, inbox, receiver) = our_end(shared, changes);
-            let transport = StreamableHttp::new(far.client.clone(), far.url.clone(), inbox, &our_end.closed);
-            match begin(Wire::Http(transport), our_end, receiver, handshake).await {
+        (Transport::Http(_), Some(remote)) => {
+            let (handler, inbox, receiver) = new_handler(shared, changes);
+            let transport = StreamableHttp::new(remote.client.clone(), remote.url.clone(), inbox, &handler.closed);
+            match begin(Wire::Http(transport), handler, receiver, handshake).await {
                 Ok(opened) => Ok(opened),
-                Err(failure) if may_be_older(&failure) => match open_sse(shared, far, changes).await {
+                Err(failure) if may_be_older(&failure) => match open_sse(shared, remote, changes).await {
                     Ok(opened) => Ok(opened),
-                    Err(_) => Err(explain_http(far, failure)),
+                    Err(_) => Err(explain_http(remote, failure)),
                 },
-                Err(failure) => Err(explain_http(far, failure)),
+                Err(failure) => Err(explain_http(remote, failure)),
             }
         }
-        (Transport::Sse(_), Some(far)) => open_sse(shared, far, changes).await,
+        (Transport::Sse(_), Some(remote)) => open_sse(shared, remote, changes).await,
         (Transport::Http(_) | Transport::Sse(_), None) => Err(ConnectFailure::Failed("it has no address".to_owned())),
     }
 }
 
-async fn open_sse(shared: &Shared, far: &Far, changes: &mpsc::Sender<List>) -> Result<Opened, ConnectFailure> {
-    let (our_end, inbox, receiver) = our_end(shared, changes);
-    let unfinished = our_end.closed.clone().drop_guard();
-    let transport = SseTransport::open(far.client.clone(), &far.url, inbox, our_end.closed.clone()).await;
-    let transport = transport.map_err(|failure| explain_failure(far, &failure))?;
+async fn open_sse(
+    shared: &Shared,
+    remote: &RemoteServer,
+    changes: &mpsc::Sender<List>,
+) -> Result<Opened, ConnectFailure> {
+    let (handler, inbox, receiver) = new_handler(shared, changes);
+    let unfinished = handler.closed.clone().drop_guard();
+    let transport = SseTransport::open(remote.client.clone(), &remote.url, inbox, handler.closed.clone()).await;
+    let transport = transport.map_err(|failure| explain_failure(remote, &failure))?;
     unfinished.disarm();
     // That transport is older than discovery.
-    let opened = begin(Wire::Sse(transport), our_end, receiver, Handshake::Older).await;
-    opened.map_err(|failure| explain_http(far, failure))
+    let opened = begin(Wire::Sse(transport), handler, receiver, Handshake::Older).await;
+    opened.map_err(|failure| explain_http(remote, failure))
 }
 
-/// The client's end of a connection that is about to be opened, and the way messages of the server take to it.
-fn our_end(shared: &Shared, changes: &mpsc::Sender<List>) -> (OurEnd, Inbox, mpsc::Receiver<Received>) {
+/// Returns the handler of a connection that is about to be opened, and the channel to it.
+fn new_handler(shared: &Shared, changes: &mpsc::Sender<List>) -> (ClientHandler, Inbox, mpsc::Receiver<Received>) {
     let requests = Arc::new(InboundRequests::default());
-    let credentials = shared.remote.as_ref().map(|far| far.credentials.clone());
+    let credentials = shared.remote.as_ref().map(|remote| remote.credentials.clone());
     let (inbox, receiver) = Inbox::new(requests.clone(), credentials);
-    let our_end = OurEnd {
-        offer: shared.surroundings.offer,
+    let handler = ClientHandler {
+        offer: shared.server_env.offer,
         asker: shared.asker.clone(),
         calls: Calls::default(),
         events: shared.events.clone(),
@@ -231,34 +236,33 @@ fn our_end(shared: &Shared, changes: &mpsc::Sender<List>) -> (OurEnd, Inbox, mps
         acknowledged: watch::Sender::default(),
         closed: CancellationToken::new(),
     };
-    (our_end, inbox, receiver)
+    (handler, inbox, receiver)
 }
 
 async fn begin(
     transport: Wire,
-    our_end: OurEnd,
+    handler: ClientHandler,
     receiver: mpsc::Receiver<Received>,
     handshake: Handshake,
 ) -> Result<Opened, HandshakeFailure> {
-    // Whoever gives up waiting here closes what was opened.
-    let unfinished = our_end.closed.clone().drop_guard();
+    // If the start is given up here, the connection is closed.
+    let unfinished = handler.closed.clone().drop_guard();
     let peer = Peer::new(transport);
-    let served = tokio::spawn(our_end.clone().serve(peer.clone(), receiver));
+    let served = tokio::spawn(handler.clone().serve(peer.clone(), receiver));
     let client = ClientInfo {
-        capabilities: our_end.capabilities(),
+        capabilities: handler.capabilities(),
     };
     let info = introduce(&peer, &client, handshake).await?;
     unfinished.disarm();
     Ok(Opened {
         peer,
-        our_end,
+        handler,
         info,
         served,
     })
 }
 
-/// Whether a server at an address may be one that speaks only the HTTP with events of 2024-11-05: what it answers
-/// then, MCP says.
+/// Returns true if a server at an address may speak only the HTTP transport of 2024-11-05. MCP names these statuses.
 fn may_be_older(failure: &HandshakeFailure) -> bool {
     matches!(
         failure,
@@ -277,7 +281,7 @@ fn start_process(
     closed: CancellationToken,
 ) -> Result<(StdioTransport, Arc<Process>), ConnectFailure> {
     let limits = &shared.config.limits;
-    let started = Process::start(stdio, &shared.surroundings.environment, limits, shared.log());
+    let started = Process::start(stdio, &shared.server_env.environment, limits, shared.log());
     let (process, pipes) = started.map_err(|error| {
         tracing::warn!(server = %shared.config.name, command = %stdio.command, %error, "an MCP server cannot be started");
         ConnectFailure::Failed(error.to_string())
@@ -308,9 +312,9 @@ async fn explain_process(shared: &Shared, process: &Process, failure: HandshakeF
     }
 }
 
-fn explain_http(far: &Far, failure: HandshakeFailure) -> ConnectFailure {
+fn explain_http(remote: &RemoteServer, failure: HandshakeFailure) -> ConnectFailure {
     match failure {
-        HandshakeFailure::Failed(RequestFailure::Http(failure)) => explain_failure(far, &failure),
+        HandshakeFailure::Failed(RequestFailure::Http(failure)) => explain_failure(remote, &failure),
         HandshakeFailure::Failed(_) => {
             ConnectFailure::Crashed("the connection to the server broke while it was made".to_owned())
         }
@@ -318,29 +322,28 @@ fn explain_http(far: &Far, failure: HandshakeFailure) -> ConnectFailure {
     }
 }
 
-fn explain_failure(far: &Far, failure: &HttpFailure) -> ConnectFailure {
+fn explain_failure(remote: &RemoteServer, failure: &HttpFailure) -> ConnectFailure {
     match failure {
         HttpFailure::Challenged(challenged) => ConnectFailure::SignInNeeded(challenged.clone()),
-        // It is in trouble, or has too much to do: later it may not be.
+        // The server has a problem that may pass.
         HttpFailure::Connection(_)
         | HttpFailure::Status {
             status: 408 | 425 | 429 | 500..,
             ..
-        } => ConnectFailure::Crashed(not_reached(far, failure)),
+        } => ConnectFailure::Crashed(not_reached(remote, failure)),
         other => ConnectFailure::Failed(format!("the server cannot be used: {other}")),
     }
 }
 
-/// For everybody who watches: a server behind an address is not there. The path of an address may be a key, so that
-/// only the log has it.
-pub(super) fn not_reached(far: &Far, failure: &HttpFailure) -> String {
-    let address = crate::engine::secret::without_secrets(far.url.as_str());
+/// Describes an unreachable address for every subscriber. Its path may contain a key, so only the log has it.
+pub(super) fn not_reached(remote: &RemoteServer, failure: &HttpFailure) -> String {
+    let address = crate::engine::secret::without_secrets(remote.url.as_str());
     tracing::info!(address, %failure, "an MCP server cannot be reached");
-    let host = crate::engine::secret::scheme_and_host(far.url.as_str());
+    let host = crate::engine::secret::scheme_and_host(remote.url.as_str());
     format!("the server at {host} cannot be reached: {failure}")
 }
 
-/// For people: a server that says that it has tools does not say which.
+/// Describes a server that has the capability `tools` and does not list them.
 fn without_tools(limits: &Limits, error: &Error) -> String {
     match error {
         Error::TimeOver { .. } => format!(

@@ -17,9 +17,9 @@ use crate::engine::wire::{
     Challenged, HttpFailure, InFlight, NOT_UNDERSTOOD, Peer, Process, RequestFailure, TOO_LARGE,
 };
 
-/// How long an answer that was under way is awaited after the connection has ended.
+/// The time that an answer is awaited after the connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How much of what a process wrote stands in an error.
+/// The longest part of the standard error in an error message.
 const SHOWN_STDERR: usize = 2 << 10;
 
 /// A connection.
@@ -28,14 +28,14 @@ pub(crate) struct Connection {
     pub(crate) server: String,
     pub(crate) info: ServerInfo,
     pub(crate) peer: Arc<Peer>,
-    /// Cancelled when it has ended, and to end it.
+    /// Cancelled when the connection has ended, and to end it.
     pub(crate) closed: CancellationToken,
     pub(crate) calls: Calls,
     pub(crate) process: Option<Arc<Process>>,
     pub(crate) scrubber: Arc<Scrubber>,
-    /// Told when the server may be gone. Of a process that is known without.
-    pub(crate) doubts: Arc<Notify>,
-    /// Why the server is taken for gone.
+    /// Notified when the server may be gone. Processes do not need it.
+    pub(crate) presence_doubts: Arc<Notify>,
+    /// Why the server is considered gone.
     pub(crate) gone: OnceLock<String>,
 }
 
@@ -44,28 +44,28 @@ pub(crate) struct Connection {
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) params: Map<String, Value>,
-    /// The `arguments` among them as they were written, if they may have lost digits.
+    /// The `arguments` as the caller wrote them, if the parameters may have lost digits.
     pub(crate) exact_arguments: Option<Arc<RawValue>>,
-    /// Without a sign of life.
+    /// The timeout without progress.
     pub(crate) time: Duration,
-    /// In all.
+    /// The timeout for the whole request.
     pub(crate) time_max: Duration,
     pub(crate) cancel: CancellationToken,
     pub(crate) call: Option<CallContext>,
-    /// Whether an App in a client wants it. No turn waits with it, so that it waits for nobody.
+    /// True for requests of Apps. No turn waits with them, so they do not wait for users.
     pub(crate) is_of_app: bool,
 }
 
 /// Why one attempt failed.
 #[derive(Debug)]
-pub(crate) enum Failed {
-    /// Somebody has to sign in; then it can be tried again.
+pub(crate) enum AttemptFailure {
+    /// A sign-in is needed; then the request can be sent again.
     Challenged(Box<Challenged>),
-    /// Anything else.
+    /// Any other failure.
     Final(Error),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for AttemptFailure {
     fn from(error: Error) -> Self {
         Self::Final(error)
     }
@@ -73,7 +73,7 @@ impl From<Error> for Failed {
 
 impl Connection {
     /// Sends a request and waits for the text of its result.
-    pub(crate) async fn request(&self, request: &Request) -> Result<String, Failed> {
+    pub(crate) async fn request(&self, request: &Request) -> Result<String, AttemptFailure> {
         let exact_arguments = request.exact_arguments.as_deref();
         let sent = self
             .peer
@@ -81,7 +81,7 @@ impl Connection {
         self.wait(sent, request).await
     }
 
-    async fn wait(&self, mut sent: InFlight, request: &Request) -> Result<String, Failed> {
+    async fn wait(&self, mut sent: InFlight, request: &Request) -> Result<String, AttemptFailure> {
         let call = request.call.as_ref();
         let guard = call.map(|call| self.calls.add(sent.id(), call));
         let alive = guard.as_ref().map(|guard| guard.alive.clone()).unwrap_or_default();
@@ -102,8 +102,8 @@ impl Connection {
                         continue;
                     }
                     sent.cancel("time over");
-                    // Behind an address, one that is gone may look like one that takes its time.
-                    self.doubts.notify_one();
+                    // Behind an address, a server that is gone may look like a slow one.
+                    self.presence_doubts.notify_one();
                     let time = if idle_end < end { request.time } else { request.time_max };
                     return Err(Error::TimeOver { server: self.server.clone(), time }.into());
                 }
@@ -126,12 +126,12 @@ impl Connection {
             return Ok(());
         };
         match self.explain(failure).await {
-            Failed::Final(error) => Err(error),
-            Failed::Challenged(_) => Err(self.unreachable("signing in is needed")),
+            AttemptFailure::Final(error) => Err(error),
+            AttemptFailure::Challenged(_) => Err(self.unreachable("signing in is needed")),
         }
     }
 
-    /// What is known about its end.
+    /// Describes the end of the connection.
     pub(crate) async fn why(&self) -> String {
         match (&self.process, self.gone.get()) {
             (Some(process), _) => why_ended(process, &self.scrubber).await,
@@ -154,32 +154,34 @@ impl Connection {
         }
     }
 
-    async fn explain(&self, failure: RequestFailure) -> Failed {
+    async fn explain(&self, failure: RequestFailure) -> AttemptFailure {
         match failure {
-            RequestFailure::Refused(error) if error.code == TOO_LARGE => Failed::Final(self.too_large()),
-            RequestFailure::Refused(error) if error.code == NOT_UNDERSTOOD => Failed::Final(Error::NotUnderstood {
-                server: self.server.clone(),
-                why: self.scrubber.scrub(&error.message),
-            }),
-            RequestFailure::Refused(error) => Failed::Final(Error::Refused {
+            RequestFailure::Refused(error) if error.code == TOO_LARGE => AttemptFailure::Final(self.too_large()),
+            RequestFailure::Refused(error) if error.code == NOT_UNDERSTOOD => {
+                AttemptFailure::Final(Error::NotUnderstood {
+                    server: self.server.clone(),
+                    why: self.scrubber.scrub(&error.message),
+                })
+            }
+            RequestFailure::Refused(error) => AttemptFailure::Final(Error::Refused {
                 server: self.server.clone(),
                 code: error.code,
                 message: self.scrubber.scrub(&error.message),
                 data: error.data,
             }),
-            RequestFailure::Http(HttpFailure::Challenged(challenged)) => Failed::Challenged(challenged),
-            RequestFailure::Http(HttpFailure::TooLarge) => Failed::Final(self.too_large()),
+            RequestFailure::Http(HttpFailure::Challenged(challenged)) => AttemptFailure::Challenged(challenged),
+            RequestFailure::Http(HttpFailure::TooLarge) => AttemptFailure::Final(self.too_large()),
             RequestFailure::Http(failure) => {
                 if matches!(failure, HttpFailure::Connection(_)) {
-                    self.doubts.notify_one();
+                    self.presence_doubts.notify_one();
                 }
-                Failed::Final(self.unreachable(&failure.to_string()))
+                AttemptFailure::Final(self.unreachable(&failure.to_string()))
             }
             RequestFailure::BrokenOff => {
-                self.doubts.notify_one();
-                Failed::Final(self.unreachable("its answer broke off"))
+                self.presence_doubts.notify_one();
+                AttemptFailure::Final(self.unreachable("its answer broke off"))
             }
-            RequestFailure::Closed => Failed::Final(self.ended().await),
+            RequestFailure::Closed => AttemptFailure::Final(self.ended().await),
         }
     }
 
@@ -190,7 +192,7 @@ impl Connection {
     }
 }
 
-/// How a process ended, and what it wrote last.
+/// Describes how a process ended, with its last output.
 pub(crate) async fn why_ended(process: &Process, scrubber: &Scrubber) -> String {
     let how = tokio::time::timeout(Duration::from_secs(1), process.ended()).await;
     let how = how.unwrap_or_else(|_| "it closed its output".to_owned());

@@ -9,18 +9,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use super::connection::{Connection, Failed};
-use super::peer::OurEnd;
+use super::client_handler::ClientHandler;
+use super::connection::{AttemptFailure, Connection};
 use crate::engine::state::{Event, List};
 use crate::engine::tools;
 
-/// How long after the end of a stream of changes the next one is asked for; twice as long every time that a
-/// stream did not last as long as the pause before it.
+/// The pause after the end of a stream of changes. It doubles every time that a stream did not last as long as the pause
+/// before it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Fetches what changed until the connection ends. However often a server says that something
-/// changed, it is fetched at most once per rest.
+/// Fetches changed lists until the connection ends. However often a server reports a change, a list is fetched at most once
+/// per interval.
 pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut changed: mpsc::Receiver<List>) {
     let following = async {
         while let Some(first) = changed.recv().await {
@@ -29,7 +29,7 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
             while let Ok(list) = changed.try_recv() {
                 lists.push(list);
             }
-            // `List` has no order of its own; this one only tells apart.
+            // `List` has no order; this one only removes duplicates.
             let seen: BTreeSet<u8> = lists.iter().map(|list| *list as u8).collect();
             for list in [List::Tools, List::Resources, List::Prompts] {
                 if seen.contains(&(list as u8)) && (list != List::Tools || fetch_tools(&shared, &connection).await) {
@@ -45,7 +45,7 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
     }
 }
 
-/// Fetches the tools, and says whether they are different.
+/// Fetches the tools, and returns true if they changed.
 async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
     let limits = &shared.config.limits;
     match tools::list(connection, limits, limits.request_time).await {
@@ -57,10 +57,10 @@ async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
             is_new
         }),
         Err(error) => {
-            // A careless server says the token again (OTL-07).
+            // The message may repeat the token (OTL-07).
             let error = match error {
-                Failed::Challenged(_) => "somebody has to sign in first".to_owned(),
-                Failed::Final(error) => shared.scrub(&error.to_string()),
+                AttemptFailure::Challenged(_) => "a sign-in is needed first".to_owned(),
+                AttemptFailure::Final(error) => shared.scrub(&error.to_string()),
             };
             tracing::debug!(server = %connection.server, error, "the changed tools of an MCP server could not be fetched");
             false
@@ -68,8 +68,8 @@ async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
     }
 }
 
-/// Since 2026-07-28 servers tell changes only to those who listen.
-pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
+/// Subscribes to changes: since 2026-07-28 servers report them only to subscribers.
+pub(super) async fn listen(connection: Arc<Connection>, handler: ClientHandler) {
     let lists = ["tools", "resources", "prompts"].into_iter();
     let told = lists.filter(|list| connection.info.tells_changes(list));
     let filter: Map<String, Value> = told.map(|list| (format!("{list}ListChanged"), true.into())).collect();
@@ -81,7 +81,7 @@ pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
         let mut pause = FIRST_PAUSE;
         let mut heard = false;
         loop {
-            let mut acknowledged = our_end.acknowledged.subscribe();
+            let mut acknowledged = handler.acknowledged.subscribe();
             let mut listening = connection.peer.request("subscriptions/listen", params.clone(), None);
             let id = listening.id();
             let is_heard = tokio::select! {
@@ -91,8 +91,8 @@ pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
             match is_heard {
                 true => {
                     if heard {
-                        // What changed while nobody listened.
-                        our_end.all_changed();
+                        // The lists may have changed without a subscription.
+                        handler.all_changed();
                     }
                     heard = true;
                     let since = Instant::now();
@@ -102,12 +102,12 @@ pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
                         pause = FIRST_PAUSE;
                     }
                 }
-                // A server that says that it tells changes, and then does not, is not asked again.
+                // A server that announces changes and refuses the subscription is not asked again.
                 false if !heard => return,
                 false => {}
             }
             // Streams end for many reasons; one is that the server is gone (F3).
-            connection.doubts.notify_one();
+            connection.presence_doubts.notify_one();
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

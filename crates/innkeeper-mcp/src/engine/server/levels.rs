@@ -1,14 +1,14 @@
-//! How much of a server's log each session wants, where sessions share the server.
+//! The log level of each session, where sessions share a server.
 //!
-//! MCP has one level for a connection. The server is told the most talkative one that anybody wants, and each session
-//! hears what it asked for.
+//! MCP has one level per connection. The server is told the most verbose level that a session wants, and each session gets
+//! the messages that it asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use innkeeper_std::sync::{Mutex, MutexGuard};
 
-/// The levels of MCP, the most talkative first.
+/// The levels of MCP, the most verbose first.
 pub(super) const LEVELS: [&str; 8] = [
     "debug",
     "info",
@@ -20,25 +20,25 @@ pub(super) const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
-/// What a session hears that has not said anything, once another one has; also what a word counts as that is no level.
+/// The level of a session that has not set one, once another session has; also the level of unknown words.
 const UNSAID: usize = 1;
 
-/// The sessions that have a server, and what each wants to hear.
+/// The sessions that have a server, and the level of each.
 #[derive(Debug, Default)]
-pub(crate) struct Levels(Mutex<BTreeMap<Arc<str>, Option<usize>>>);
+pub(crate) struct LogLevels(Mutex<BTreeMap<Arc<str>, Option<usize>>>);
 
-impl Levels {
-    /// Another session has the server.
+impl LogLevels {
+    /// Adds a session.
     pub(crate) fn join(&self, session: &Arc<str>) {
         self.lock().entry(Arc::clone(session)).or_default();
     }
 
-    /// One has it no more.
+    /// Removes a session.
     pub(crate) fn leave(&self, session: &str) {
         self.lock().remove(session);
     }
 
-    /// What the server has to be told so that a session hears this level; nothing if it is none.
+    /// Returns the level that the server has to be told so that a session gets this level; nothing if it is unknown.
     pub(crate) fn to_tell(&self, session: &str, level: &str) -> Option<&'static str> {
         let wanted = LEVELS.iter().position(|known| *known == level)?;
         let levels = self.lock();
@@ -47,19 +47,19 @@ impl Levels {
         LEVELS.get(of_others.fold(wanted, usize::min)).copied()
     }
 
-    /// From now on a session hears this level.
+    /// Sets the level of a session.
     pub(crate) fn set(&self, session: &Arc<str>, level: &str) {
         let wanted = LEVELS.iter().position(|known| *known == level);
         self.lock().insert(Arc::clone(session), wanted);
     }
 
-    /// Whether a session hears a line of this level.
+    /// Returns true if a session gets messages of this level.
     pub(crate) fn hears(&self, session: &str, level: &str) -> bool {
         let levels = self.lock();
         let rank = LEVELS.iter().position(|known| *known == level).unwrap_or(UNSAID);
         match levels.get(session).copied().flatten() {
             Some(wanted) => rank >= wanted,
-            // What a server says of its own accord is up to the server.
+            // Without a level, the server decides what to send.
             None => rank >= UNSAID || levels.values().all(Option::is_none),
         }
     }
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mcp15_each_session_hears_the_level_that_it_asked_for() {
-        let levels = Levels::default();
+    fn mcp15_each_session_gets_the_log_level_that_it_set() {
+        let levels = LogLevels::default();
         let [ann, bob, eve] = ["ann", "bob", "eve"].map(Arc::<str>::from);
         for session in [&ann, &bob, &eve] {
             levels.join(session);

@@ -1,6 +1,6 @@
-//! What servers write for people, in the host's log: `notifications/message` at the level they say, their standard
-//! error at `debug`. Once per server, however many sessions share it; so many lines as people can read; and as JSON
-//! or quoted text, so that no line of a server passes for one of the host's (T15).
+//! Output of servers in the host's log: `notifications/message` at its own level, standard error at `debug`. Each line is
+//! logged once, however many sessions share the server. The rate is bounded. Lines are JSON or quoted text, so that no server
+//! can forge a line of the host (T15).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::engine::auth::Credentials;
 use crate::engine::secret::Scrubber;
 use crate::engine::state::LogMessage;
 
-/// Most lines of one server within [`PERIOD`].
+/// The number of lines of one server within [`PERIOD`].
 const MAX_LINES: usize = 20;
 const PERIOD: Duration = Duration::from_secs(1);
-/// Longest line.
+/// The longest line.
 const MAX_LINE_BYTES: usize = 4 << 10;
-/// How much of a line without an end is gathered; what is cut off is looked through for secrets first.
+/// The longest line that is collected. Secrets are removed before it is cut.
 const MAX_GATHERED: usize = 16 << 10;
 
 /// The host's log, for one server.
@@ -27,7 +27,7 @@ const MAX_GATHERED: usize = 16 << 10;
 pub(crate) struct HostLog {
     server: String,
     scrubber: Arc<Scrubber>,
-    /// Whose token is no more to be seen than what is configured (AUTH-12).
+    /// The credentials whose token is hidden (AUTH-12).
     credentials: Option<Arc<Credentials>>,
     rate: Arc<Mutex<Rate>>,
 }
@@ -42,7 +42,7 @@ impl HostLog {
         }
     }
 
-    /// Text of the server without secrets.
+    /// Removes secrets from text of the server.
     pub(crate) fn scrub(&self, text: &str) -> String {
         match &self.credentials {
             Some(credentials) => credentials.scrub(&self.scrubber, text),
@@ -50,7 +50,7 @@ impl HostLog {
         }
     }
 
-    /// Writes a line that the server wrote for its log, which has no secrets any more.
+    /// Logs a message of the server, from which secrets were removed.
     pub(crate) fn message(&self, message: &LogMessage) {
         let Some(left_out) = self.admit() else { return };
         let server = &self.server;
@@ -58,7 +58,7 @@ impl HostLog {
         // JSON has no line breaks, and no control characters.
         let says = message.data.to_string();
         let says = cut(&says);
-        // The log has fewer levels than MCP, and telemetry more (OTL-04): the word itself goes along.
+        // The log has fewer levels than MCP, and telemetry more (OTL-04): the MCP level is logged too.
         let mcp_level = level(&message.level);
         match mcp_level {
             "debug" => tracing::debug!(server, mcp_level, logger, left_out, says, "an MCP server wrote"),
@@ -70,7 +70,7 @@ impl HostLog {
         }
     }
 
-    /// Writes that the server wanted something that it does not get. What it wanted is as it says, and may be anything.
+    /// Logs a refused request of the server. Its method can be any text.
     pub(crate) fn refused(&self, method: &str, why: &str) {
         let Some(left_out) = self.admit() else { return };
         let server = &self.server;
@@ -91,14 +91,14 @@ impl HostLog {
         }
     }
 
-    /// Whether another line may be written, and how many were left out before it.
+    /// Returns the number of dropped lines if another line may be written.
     fn admit(&self) -> Option<usize> {
         let mut rate = self.rate.lock();
         rate.admit(Instant::now())
     }
 }
 
-/// A level of MCP; a word that is none of them counts as `info`.
+/// Returns a level of MCP; other words count as `info`.
 fn level(word: &str) -> &'static str {
     LEVELS.into_iter().find(|level| *level == word).unwrap_or("info")
 }
@@ -139,12 +139,12 @@ impl Rate {
     }
 }
 
-/// Standard error as it comes, cut into lines.
+/// Standard error, split into lines.
 #[derive(Debug)]
 pub(crate) struct StandardError {
     log: HostLog,
     line: Vec<u8>,
-    /// The rest of this line is left out.
+    /// The rest of this line is dropped.
     skips: bool,
 }
 
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn f17_a_server_fills_no_log() {
+    async fn f17_the_log_rate_of_a_server_is_bounded() {
         let mut rate = Rate::default();
         let now = rate.since;
         let admitted = (0..100).filter_map(|_| rate.admit(now)).count();

@@ -1,10 +1,10 @@
-//! A request, seen through everything that can come between.
+//! A request with everything that it may wait for: a start, a sign-in, and questions of the server.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::connection::{Connection, Failed, Request};
+use super::connection::{AttemptFailure, Connection, Request};
 use super::{CallContext, Shared};
 use crate::engine::ask::NoAnswer;
 use crate::engine::auth::{SignIn, SignInReason};
@@ -12,12 +12,12 @@ use crate::engine::error::Error;
 use crate::engine::state::{Event, ServerState};
 use crate::engine::wire::Challenged;
 
-/// How often a server may ask for more before it answers.
+/// The number of times that a server may ask for input before it answers.
 const MOST_ROUNDS: usize = 16;
 
 impl Shared {
-    /// Sends a request and hands back the text of its result. It waits for a server that starts; a
-    /// call also waits for somebody to sign in, and answers what the server wants to know first.
+    /// Sends a request and returns the text of its result. It waits for a server that starts. A call also waits for a sign-in,
+    /// and answers the questions that the server asks first.
     pub(crate) async fn request(&self, mut request: Request) -> Result<String, Error> {
         for _ in 0..MOST_ROUNDS {
             let text = self.request_signed_in(&request).await?;
@@ -39,14 +39,14 @@ impl Shared {
             let connection = self.ready(request).await?;
             let challenged = match connection.request(request).await {
                 Ok(text) => return Ok(text),
-                Err(Failed::Final(error)) => return Err(self.hide(error)),
-                Err(Failed::Challenged(challenged)) => challenged,
+                Err(AttemptFailure::Final(error)) => return Err(self.hide(error)),
+                Err(AttemptFailure::Challenged(challenged)) => challenged,
             };
-            // Another token has come meanwhile: it is tried before anybody is asked.
+            // Another token has come meanwhile: it is tried before a user is asked.
             let is_current = self
                 .remote
                 .as_ref()
-                .is_none_or(|far| far.credentials.generation() == challenged.generation);
+                .is_none_or(|remote| remote.credentials.generation() == challenged.generation);
             if !is_current && refused_token != Some(challenged.generation) {
                 refused_token = Some(challenged.generation);
                 continue;
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// The connection, once there is one.
+    /// Returns the connection, once there is one.
     async fn ready(&self, request: &Request) -> Result<Arc<Connection>, Error> {
         let mut states = self.state.subscribe();
         loop {
@@ -68,7 +68,7 @@ impl Shared {
                     }
                 }
                 ServerState::Starting { .. } => {}
-                // What a server without a token can do, it may try: it is refused if it cannot.
+                // The request may work without a token. The server refuses it if not.
                 ServerState::AuthRequired(sign_in) => match (self.connection(), request.waiting_call()) {
                     (Some(connection), _) => return Ok(connection),
                     (None, Some(call)) => {
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// A call that finds a server waiting for a token waits with it.
+    /// A call that finds a server waiting for a token waits as well.
     async fn wait_for_start(&self, call: &CallContext, sign_in: &SignIn, request: &Request) -> Result<(), Error> {
         self.events.send(Event::SignInNeeded {
             call: call.id,
@@ -110,14 +110,14 @@ impl Shared {
         }
     }
 
-    /// The server refused this very request. A call waits for a better token (MCP-09); whether the
-    /// server itself needs one is another matter (MCP-10). Nobody is asked if there is another token to try.
+    /// Handles the refusal of a request. A call waits for a better token (MCP-09); whether the server itself needs one is
+    /// another matter (MCP-10). Users are not asked if there is another token to try.
     async fn sign_in_first(&self, challenged: &Challenged, request: &Request, may_renew: bool) -> Result<(), Error> {
         let sign_in = tokio::select! {
             sign_in = self.sign_in_for(challenged) => sign_in,
             () = request.cancel.cancelled() => return Err(Error::Cancelled),
         };
-        let Some((sign_in, far)) = sign_in.zip(self.remote.as_ref()) else {
+        let Some((sign_in, remote)) = sign_in.zip(self.remote.as_ref()) else {
             return Err(self.not_running("it wants a token, which processes are not given".to_owned()));
         };
         if may_renew {
@@ -129,18 +129,18 @@ impl Shared {
                 return Ok(());
             }
         }
-        // Whoever wants more than the token grants is told themselves, a call where it stands and an App with its
-        // answer: the server goes on for everybody else (MCP-10). Without a token nobody could sign in unless the
-        // server says what for, and an App's request cannot show it (MCP-07).
+        // A request that needs more than the token grants reports it itself, a call in its turn and an App with its answer: the
+        // server stays ready for everyone else (MCP-10). Without a token, users can sign in only if the server shows what for,
+        // and an App's request cannot show it (MCP-07).
         let is_of_server = sign_in.reason != SignInReason::InsufficientScope
-            || (request.is_of_app && far.credentials.token().is_none());
+            || (request.is_of_app && remote.credentials.token().is_none());
         if is_of_server
-            && (far.credentials.generation() == challenged.generation || far.credentials.token().is_none())
+            && (remote.credentials.generation() == challenged.generation || remote.credentials.token().is_none())
             && self.connection().is_some()
         {
             self.set_state(ServerState::AuthRequired(Box::new(sign_in.clone())));
-            // Somebody who signed in between the look and the word saw a server that was ready.
-            if far.credentials.generation() != challenged.generation {
+            // A sign-in between the check and the change of state saw a server that was ready.
+            if remote.credentials.generation() != challenged.generation {
                 self.was_signed_in();
             }
         }
@@ -151,11 +151,11 @@ impl Shared {
             call: call.id,
             sign_in: Box::new(sign_in.clone()),
         });
-        let newer = far.credentials.newer_than(challenged.generation);
+        let newer = remote.credentials.newer_than(challenged.generation);
         let mut states = self.state.subscribe();
         let is_over = |state: &ServerState| matches!(state, ServerState::Stopped | ServerState::Error { .. });
         tokio::select! {
-            // Then it is told why it does not run.
+            // The caller then gets the reason why it does not run.
             _ = states.wait_for(is_over) => Ok(()),
             newer = tokio::time::timeout(self.config.limits.sign_in_time, newer) => match newer {
                 Ok(()) => {
@@ -168,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Answers what a server since 2026-07-28 wants to know before it answers itself.
+    /// Answers the questions that a server since 2026-07-28 asks before it answers.
     async fn answer_all(&self, asked: InputRequired, request: &mut Request) -> Result<(), Error> {
         let owner = request.call.as_ref().map(|call| (call.id, call.asks.clone()));
         let mut answers = Map::new();
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// An error in which the token does not stand either, whatever the server wrote into it.
+    /// Removes the token from an error, whatever the server wrote.
     fn hide(&self, error: Error) -> Error {
         match error {
             Error::Refused {
@@ -243,13 +243,13 @@ impl Shared {
 }
 
 impl Request {
-    /// The call that waits until somebody has signed in, if it is one that does.
+    /// Returns the call that waits for a sign-in, if it is one that does.
     fn waiting_call(&self) -> Option<&CallContext> {
         self.call.as_ref().filter(|_| !self.is_of_app)
     }
 }
 
-/// A result that is none yet.
+/// A result that asks for input first.
 struct InputRequired {
     questions: Map<String, Value>,
     state: Option<Value>,
@@ -257,7 +257,7 @@ struct InputRequired {
 
 impl InputRequired {
     fn read(text: &str) -> Option<Self> {
-        // Almost every result is none of these, and some are large.
+        // Almost no result asks for input, and some are large.
         if !text.contains("\"input_required\"") {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Requests to one server over HTTP: its headers, its token, its refusals.
+//! HTTP requests to one server, with its headers and its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,18 @@ use crate::engine::config::Remote;
 use crate::engine::error::ConfigError;
 use crate::engine::secret::Scrubber;
 
-/// How long a server has to answer when it is only asked whether it is there; longer than it takes to
-/// find out that no connection can be made.
+/// The timeout of a presence check; longer than it takes to find out that no connection can be made.
 const PING_TIME: Duration = Duration::from_secs(40);
 
-/// Sends requests to one server, with its headers and its token, and bounds what comes back.
+/// Sends requests to one server, with its headers and its token.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient {
     http: reqwest::Client,
     headers: HeaderMap,
     credentials: Arc<Credentials>,
     most: usize,
-    /// Told when a request did not get through.
-    doubts: Arc<Notify>,
+    /// Notified when a request could not be sent.
+    presence_doubts: Arc<Notify>,
 }
 
 impl HttpClient {
@@ -52,16 +51,16 @@ impl HttpClient {
             headers,
             credentials,
             most,
-            doubts: Arc::default(),
+            presence_doubts: Arc::default(),
         })
     }
 
-    /// Sends, with everything that belongs to this server. Refusals come back as failures.
+    /// Sends a request with the headers of this server. Challenges are returned as failures.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, HttpFailure> {
         let bearer = self.credentials.bearer();
         let headers = self.headers_with(&bearer)?;
         let sending = request.headers(headers).send().await;
-        let response = sending.inspect_err(|_| self.doubts.notify_one())?;
+        let response = sending.inspect_err(|_| self.presence_doubts.notify_one())?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             if status.is_success() {
@@ -75,7 +74,7 @@ impl HttpClient {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .collect();
-        // Errors are logged by whoever passes them on: no token stands in them from the beginning.
+        // Errors are logged by their readers, so no token may be in them.
         let said = self.scrub(&said.join(", "));
         let challenge = Challenge::parse(&said, status == StatusCode::FORBIDDEN);
         if !challenge.can_be_met() {
@@ -88,8 +87,8 @@ impl HttpClient {
         })))
     }
 
-    /// Whether anybody answers at this address, whatever they say (F3): a server that is in trouble is there.
-    /// One that takes its time is there too; whoever waits for it decides how long.
+    /// Checks whether a server answers at this address, whatever it answers (F3). A slow server counts as present; the caller
+    /// decides how long to wait.
     pub(crate) async fn is_there(&self, address: &Url) -> Result<(), HttpFailure> {
         let ping = json!({ "jsonrpc": "2.0", "id": "ping", "method": "ping" });
         let request = self.http.post(address.clone()).json(&ping);
@@ -103,12 +102,12 @@ impl HttpClient {
         }
     }
 
-    /// Told when a request did not get through, so that somebody looks whether the server is there.
-    pub(crate) fn doubts(&self) -> &Arc<Notify> {
-        &self.doubts
+    /// Notified when a request could not be sent, so that the presence of the server is checked.
+    pub(crate) fn presence_doubts(&self) -> &Arc<Notify> {
+        &self.presence_doubts
     }
 
-    /// Waits for a token that is newer than the one that was refused.
+    /// Waits for a token that is newer than the refused one.
     pub(super) async fn newer_token(&self, refused: u64) {
         self.credentials.newer_than(refused).await;
     }
@@ -116,7 +115,7 @@ impl HttpClient {
     fn headers_with(&self, bearer: &Bearer) -> Result<HeaderMap, HttpFailure> {
         let mut headers = self.headers.clone();
         if let Some(token) = &bearer.value {
-            // A token that somebody signed in for goes before one of the configuration.
+            // The token of a sign-in takes precedence over one of the configuration.
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
                 .map_err(|_| HttpFailure::Connection("the token has characters that cannot be sent".to_owned()))?;
             value.set_sensitive(true);
@@ -125,7 +124,7 @@ impl HttpClient {
         Ok(headers)
     }
 
-    /// Text of the server, without the token that a careless one says again.
+    /// Removes the token from text of the server.
     pub(super) fn scrub(&self, text: &str) -> String {
         self.credentials.scrub(&Scrubber::default(), text)
     }

@@ -1,46 +1,46 @@
-//! What can go wrong over HTTP.
+//! Failures of HTTP requests.
 
 use std::fmt;
 
 use crate::engine::auth::{Challenge, TokenHistory};
 
-/// Why an HTTP request did not work.
+/// Why an HTTP request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum HttpFailure {
-    /// Somebody has to sign in.
+    /// A sign-in is needed.
     #[error("signing in is needed")]
     Challenged(Box<Challenged>),
-    /// The answer is larger than anything that is taken.
+    /// The answer exceeds the bound.
     #[error("the answer is too large")]
     TooLarge,
-    /// The server said no.
+    /// The server refused with a status.
     #[error("it answered with HTTP status {status}{}", .said.as_deref().map(|said| format!(": {said}")).unwrap_or_default())]
     Status {
         /// The status.
         status: u16,
-        /// What it said, if that was short and text.
+        /// The message, if it is short text.
         said: Option<String>,
     },
-    /// The answer is no MCP.
+    /// The answer is not MCP.
     #[error("it answered with something that is not MCP ({0}): check the address")]
     NotMcp(String),
-    /// No answer at all.
+    /// There was no answer.
     #[error("{0}")]
     Connection(String),
 }
 
-/// A refusal, and the token it was given for.
+/// A refusal, and the token that was sent.
 #[derive(Clone)]
 pub(crate) struct Challenged {
     pub(crate) challenge: Challenge,
-    /// What was known of the token when it was sent.
+    /// The history of the token.
     pub(crate) token: TokenHistory,
-    /// Which token it was.
+    /// The generation of the token.
     pub(crate) generation: u64,
 }
 
 impl fmt::Debug for Challenged {
-    /// Others write errors to the log. What a server says stands where people sign in, and not there.
+    /// Errors are logged. The description of a server is shown at the sign-in, and not there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenged")
             .field("token", &self.token)
@@ -49,7 +49,7 @@ impl fmt::Debug for Challenged {
 }
 
 impl From<reqwest::Error> for HttpFailure {
-    /// Tells the last cause, which says most, and never the address, which may hold secrets.
+    /// Names the last cause, which says most, and never the address, which may contain secrets.
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
         let mut cause: &dyn std::error::Error = &error;

@@ -108,7 +108,7 @@ mod tests {
                 Some(7),
             ),
             (format!(r#"{{"result":{{"a":"{long}","id":1}}}}"#), None),
-            // What is no answer has ids of its own, which may be those of a call.
+            // Messages that are no answers have ids of their own, which may equal those of a call.
             (
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{{"a":"{long}"}}}}"#),
                 None,

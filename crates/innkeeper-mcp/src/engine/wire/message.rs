@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_requests_and_notifications_are_told_apart() {
+    fn errors_requests_and_notifications_are_decoded() {
         let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#;
         assert_eq!(decode(error).unwrap(), [answer(1, Err(RpcError::new(-32602, "no")))]);
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;

@@ -302,7 +302,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.cancel("nobody waits for it");
+        self.cancel("the request was dropped");
         self.peer.lock().remove(&self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! The process of a server: started with little, ended with all that it started.
+//! The process of a server: started with a minimal environment, ended with everything that it started.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use super::tail::Tail;
 use crate::engine::config::{BaseEnvironment, Limits, Stdio};
 use crate::engine::server::{HostLog, StandardError};
 
-/// How long the last words of a process are waited for after it has ended.
+/// The time that the last output of an ended process is awaited.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
-/// How long a process has after its input has ended, before it is told to end.
+/// The time that a process has after its input has ended, before it gets a signal.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Why a process could not be started. Trying again would not help.
+/// Why a process could not be started. Another try would fail as well.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct StartError(String);
 
-/// A process that runs. Dropped, it is killed with everything that it started; what began a session
-/// of its own (`setsid`) is out of reach.
+/// A running process. Dropping it kills it with everything that it started, except for processes in sessions of their own
+/// (`setsid`).
 #[derive(Debug)]
 pub(crate) struct Process {
     tail: Arc<Mutex<Tail>>,
@@ -76,7 +76,7 @@ impl Process {
         Ok((Self { tail, stop, ended }, Pipes { stdin, stdout }))
     }
 
-    /// Waits until it has ended, and says how.
+    /// Waits until it has ended, and describes how.
     pub(crate) async fn ended(&self) -> String {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
@@ -85,18 +85,18 @@ impl Process {
         }
     }
 
-    /// Ends it, and everything it started: kindly first, then not.
+    /// Ends it with everything that it started: by a request first, then by force.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.ended().await;
     }
 
-    /// The last lines that it wrote for people.
+    /// Returns the last lines of its standard error.
     pub(crate) fn last_lines(&self) -> String {
         self.tail.lock().lines()
     }
 
-    /// Where its last lines are kept.
+    /// Returns the buffer of its last lines.
     pub(crate) fn tail(&self) -> Arc<Mutex<Tail>> {
         self.tail.clone()
     }
@@ -123,7 +123,7 @@ async fn supervise(
         Some(status) => Some(status),
         None => end(&mut group, stop_time).await,
     };
-    // Whatever it left running.
+    // Processes that it left running.
     group.kill();
     let how = match status {
         Some(Ok(status)) => describe(status),
@@ -131,15 +131,15 @@ async fn supervise(
         None => "it was killed".to_owned(),
     };
     if let Some(tailing) = tailing {
-        // Its last words are often the reason, and they may still be in the pipe, which something that it
-        // left running elsewhere can keep open for ever.
+        // The last output is often the reason. It may still be in the pipe, which a process that it left running elsewhere can
+        // keep open for ever.
         let _ = tokio::time::timeout(LAST_WORDS_TIME, tailing).await;
     }
     let _ = ended.send(Some(how));
 }
 
 async fn end(group: &mut Group, stop_time: Duration) -> Option<std::io::Result<ExitStatus>> {
-    // Its input has ended by now, which tells a server to go.
+    // Its input has ended by now, which tells a server to exit.
     if let Ok(status) = tokio::time::timeout(GRACE.min(stop_time), group.wait()).await {
         return Some(status);
     }
@@ -172,7 +172,7 @@ fn describe(status: ExitStatus) -> String {
 }
 
 fn could_not_start(stdio: &Stdio, error: &std::io::Error) -> StartError {
-    // Everybody who watches reads this, and a path or arguments may say more than they are to know.
+    // Every subscriber reads this: a path or arguments may say too much.
     let command = crate::engine::secret::program_name(&stdio.command);
     let has_directory = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
     StartError(match error.kind() {

@@ -1,4 +1,4 @@
-//! Which program a process runs, and with which umask.
+//! The program of a process, and its umask.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use innkeeper_std::{is_kept_by_shells, with_umask};
 
 use crate::engine::config::{BaseEnvironment, Stdio};
 
-/// The program and what stands before the server's own arguments.
+/// Returns the program, and the arguments before the server's own.
 pub(super) fn line(stdio: &Stdio, base: &BaseEnvironment) -> (PathBuf, Vec<OsString>) {
     let program = program(stdio);
     #[cfg(unix)]
     if let Some(umask) = base.umask()
         && is_there(&program, stdio, base)
-        // What a server is told matters more than its umask.
+        // The environment of a server matters more than its umask.
         && base.with(stdio).keys().all(|name| is_kept_by_shells(name))
     {
         let mut words = with_umask(umask, [program.into_os_string()]).into_iter();
@@ -25,8 +25,8 @@ pub(super) fn line(stdio: &Stdio, base: &BaseEnvironment) -> (PathBuf, Vec<OsStr
     (program, Vec::new())
 }
 
-/// A relative path is meant from where the server runs; what the system makes of it differs. A bare
-/// name is looked up in `PATH`.
+/// Resolves a relative path from the working directory of the server; systems differ in what they do with it. A bare name
+/// is looked up in `PATH`.
 fn program(stdio: &Stdio) -> PathBuf {
     let command = Path::new(&stdio.command);
     match &stdio.cwd {
@@ -35,7 +35,7 @@ fn program(stdio: &Stdio) -> PathBuf {
     }
 }
 
-/// Whether it can be run. What cannot is started without the shell: the system says best what is wrong.
+/// Returns true if it can be run. Otherwise it is started without the shell: the error of the system is the best message.
 #[cfg(unix)]
 fn is_there(program: &Path, stdio: &Stdio, base: &BaseEnvironment) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_run_gets_its_umask_from_a_shell_and_nothing_else_does() {
+    fn runnable_programs_get_their_umask_from_a_shell() {
         let base = BaseEnvironment::of([("PATH".into(), "/bin".into())]);
         let with_umask = base.clone().with_umask(0o022);
         let found = Stdio::new("sh", ["-c", "true"]);

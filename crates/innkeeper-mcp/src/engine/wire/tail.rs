@@ -1,4 +1,4 @@
-//! The end of what a process writes to its standard error.
+//! The end of the standard error of a process.
 
 use std::collections::VecDeque;
 
@@ -33,8 +33,7 @@ impl Tail {
         self.bytes.extend(bytes);
     }
 
-    /// The last whole lines. The first one, if it was cut, is left out: half a secret is not
-    /// recognised as one.
+    /// Returns the last whole lines. A first line that was cut is left out: a part of a secret is not recognised.
     pub(crate) fn lines(&self) -> String {
         let bytes: Vec<u8> = self.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_lines_of_the_end() {
+    fn the_last_whole_lines_are_kept() {
         let mut tail = Tail::new(12);
         assert_eq!(tail.lines(), "");
         tail.push(b"one\n");

@@ -1,4 +1,4 @@
-//! The two files: for their owner alone, there as a whole or not at all.
+//! The two files of the vault: readable by their owner only, and replaced as a whole.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -11,13 +11,13 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use super::VaultTrouble;
 use super::seal::random;
 
-/// How the names of files begin that are not written to their end.
+/// The prefix of temporary files.
 const UNFINISHED: &str = ".mcp-tokens-";
 const KEY_BYTES: usize = 32;
 /// A longer file is no key.
 const MOST_KEY_FILE: usize = 1024;
 
-/// The key, shown nowhere.
+/// The key. `Debug` does not show it.
 pub(super) struct Key([u8; KEY_BYTES]);
 
 impl Key {
@@ -25,7 +25,7 @@ impl Key {
         &self.0
     }
 
-    /// The key in a file, if that is there.
+    /// Reads the key from a file, if the file exists.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, VaultTrouble> {
         let text = read(path, MOST_KEY_FILE).map_err(|error| VaultTrouble::Io(path.to_owned(), error))?;
         let Some(text) = text else {
@@ -37,9 +37,9 @@ impl Key {
         Ok(Some(Self(key)))
     }
 
-    /// The same; draws one if there is none.
+    /// Reads the key, or creates one.
     pub(super) fn read_or_create(path: &Path) -> io::Result<Self> {
-        // Several hosts may have one key, and start at once: whoever is first makes it.
+        // Several hosts may share one key and start at once: the first one creates it.
         for _ in 0..2 {
             if let Some(key) = Self::read(path).map_err(io::Error::other)? {
                 return Ok(key);
@@ -62,7 +62,7 @@ impl Key {
     }
 }
 
-/// Reads a file, if it is there and not larger than anything that was written here.
+/// Reads a file, if it exists and is not larger than anything that the vault writes.
 pub(super) fn read(path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -78,13 +78,13 @@ pub(super) fn read(path: &Path, most: usize) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Puts a file in the place of another: whoever reads sees one or the other, also after a crash.
+/// Replaces a file. Readers see the old or the new content, also after a crash.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     temporary(path, content)?.persist(path).map_err(|error| error.error)?;
     sync_directory(path)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync_directory(path),
@@ -93,8 +93,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what a host that was killed left beside a file, if that is old enough. What cannot be removed
-/// stays: it is of no use without the key, and keeps nobody from writing.
+/// Removes old temporary files of a killed host. A file that cannot be removed stays: it is useless without the key.
 pub(super) fn sweep(path: &Path, age: Duration) {
     let entries = fs::read_dir(directory_of(path)).into_iter().flatten().flatten();
     for entry in entries {
@@ -110,7 +109,7 @@ pub(super) fn sweep(path: &Path, age: Duration) {
     }
 }
 
-/// A file beside another, for its owner alone.
+/// Creates a file beside another, readable by its owner only.
 fn temporary(path: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(UNFINISHED)

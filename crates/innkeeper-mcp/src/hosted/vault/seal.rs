@@ -1,8 +1,8 @@
-//! Sealing: what is inside can neither be read nor changed without the key.
+//! Authenticated encryption of the vault.
 //!
-//! A sealed document begins with what it is and which version, then comes a nonce that is drawn anew for
-//! every document, then the document with ChaCha20-Poly1305 (RFC 8439). The beginning is authenticated
-//! too. Documents are few, so that a random nonce of 96 bits never comes twice.
+//! A sealed document begins with a magic number and a version, followed by a random nonce and the document encrypted with
+//! ChaCha20-Poly1305 (RFC 8439). The beginning is authenticated too. Documents are few, so a random nonce of 96 bits does not
+//! repeat.
 
 use std::io;
 
@@ -11,13 +11,13 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::file::Key;
 
-/// What it is.
+/// The magic number.
 const MAGIC: &[u8] = b"innkeeper tokens";
-/// The version of what follows.
+/// The version of the format.
 const VERSION: u8 = 1;
 const HEADER: usize = MAGIC.len() + 1;
 
-/// How much longer a sealed document is.
+/// The overhead of a sealed document.
 pub(super) const OVERHEAD: usize = HEADER + NONCE_LEN + 16;
 
 pub(super) fn seal(key: &Key, document: &[u8]) -> io::Result<Vec<u8>> {
@@ -38,7 +38,7 @@ pub(super) fn seal(key: &Key, document: &[u8]) -> io::Result<Vec<u8>> {
     Ok(whole)
 }
 
-/// Says in people's words why it does not open.
+/// Describes why a document cannot be opened.
 pub(super) fn open(key: &Key, whole: &[u8]) -> Result<Vec<u8>, &'static str> {
     let damaged = "the file is damaged, or was sealed with another key";
     let Some(rest) = whole.strip_prefix(MAGIC) else {

@@ -35,7 +35,7 @@ impl Scene {
         fs::read(&self.vault.file).unwrap()
     }
 
-    /// Nothing can be read, the host goes on, and new tokens can be kept.
+    /// Nothing can be read, the host goes on, and new tokens can be persisted.
     fn is_lost(&self, why: &str) {
         let trouble = self.vault.read().unwrap_err().to_string();
         assert!(trouble.contains(why), "{trouble}");
@@ -64,7 +64,7 @@ fn token(resource: &str) -> SavedToken {
 }
 
 #[test]
-fn t23_tokens_are_kept_and_nothing_of_them_can_be_read_in_the_files() {
+fn t23_persisted_tokens_cannot_be_read_in_the_files() {
     let scene = Scene::kept();
     assert_eq!(
         scene.vault.read().unwrap(),
@@ -88,7 +88,7 @@ fn t23_tokens_are_kept_and_nothing_of_them_can_be_read_in_the_files() {
 }
 
 #[test]
-fn auth05_what_is_taken_back_is_in_the_file_no_more() {
+fn auth05_revoked_tokens_are_removed_from_the_file() {
     let scene = Scene::kept();
     scene.vault.save(&[token("https://b.test")]).unwrap();
     assert_eq!(scene.vault.read().unwrap(), [token("https://b.test")]);
@@ -98,7 +98,7 @@ fn auth05_what_is_taken_back_is_in_the_file_no_more() {
 }
 
 #[test]
-fn every_change_of_any_byte_is_seen() {
+fn a_change_of_any_byte_is_detected() {
     let scene = Scene::kept();
     let whole = scene.bytes();
     for index in 0..whole.len() {
@@ -131,7 +131,7 @@ fn no_two_documents_have_the_same_nonce() {
 }
 
 #[test]
-fn another_version_another_key_and_no_key_are_told_in_words() {
+fn another_version_another_key_and_no_key_are_reported() {
     let scene = Scene::kept();
     let whole = scene.bytes();
     let mut newer = whole.clone();
@@ -147,16 +147,16 @@ fn another_version_another_key_and_no_key_are_told_in_words() {
     scene.is_lost("is no key");
     fs::remove_file(&scene.vault.key).unwrap();
     scene.is_lost("is not there");
-    // Whatever it was, people sign in again, and that is kept.
+    // Users sign in again, and that is persisted.
     scene.vault.save(&[token("https://c.test")]).unwrap();
     assert_eq!(scene.vault.read().unwrap(), [token("https://c.test")]);
 }
 
-/// 32 bytes, and not those of any scene.
+/// 32 bytes that no scene uses.
 const STANDARD_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 #[test]
-fn a_copy_of_the_data_directory_alone_holds_nothing() {
+fn a_copy_of_the_data_directory_alone_is_useless() {
     let scene = Scene::kept();
     let elsewhere = Scene::new();
     fs::copy(&scene.vault.file, &elsewhere.vault.file).unwrap();
@@ -164,7 +164,7 @@ fn a_copy_of_the_data_directory_alone_holds_nothing() {
 }
 
 #[test]
-fn f17_what_is_kept_is_bounded_and_the_rest_is_not_in_the_way() {
+fn f17_the_size_of_the_vault_is_bounded() {
     let scene = Scene::new();
     let mut large = token("https://large.test");
     large.token = "x".repeat(2000);
@@ -183,7 +183,7 @@ fn auth12_a_saved_token_is_not_shown() {
 }
 
 #[test]
-fn t23_what_a_killed_host_left_half_written_is_swept() {
+fn t23_temporary_files_of_a_killed_host_are_removed() {
     let scene = Scene::kept();
     let place = |name: &str| scene.directory.path().join(name);
     let (left, young, old) = (

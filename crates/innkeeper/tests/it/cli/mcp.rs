@@ -22,7 +22,7 @@ impl McpHome {
         let servers: serde_json::Map<String, Value> = servers
             .iter()
             .map(|(name, kind)| {
-                let env = json!({ crate::odd::KIND: kind });
+                let env = json!({ innkeeper_testkit::misbehaving_server::KIND: kind });
                 let server = json!({ "command": std::env::current_exe().unwrap(), "args": ARGS, "env": env });
                 ((*name).to_owned(), server)
             })
@@ -237,7 +237,7 @@ fn a_configured_server_is_listed_called_and_explained_with_its_origin() {
     let text = format!(
         "listen = \":0\"\n[mcp.servers.garden]\ncommand = {program:?}\nargs = {ARGS:?}\nenv = {{ {} = \"plain\" }}\n\
          [mcp.servers.shed]\ncommand = \"./no-such-program\"\nenabled = false\n",
-        crate::odd::KIND
+        innkeeper_testkit::misbehaving_server::KIND
     );
     let config = home.write("config/innkeeper/innkeeper.toml", &text);
     let _host = home.host(&[]);
@@ -249,7 +249,7 @@ fn a_configured_server_is_listed_called_and_explained_with_its_origin() {
         format!(
             "garden: ready, {} tools\n{from}shed: off, everywhere\n{from}",
             // The tool that opens a view counts, and the one that only the view may call does not.
-            crate::odd::PLAIN_TOOLS.len() + 1
+            innkeeper_testkit::misbehaving_server::PLAIN_TOOLS.len() + 1
         ),
         "{shown:?}"
     );

@@ -18,7 +18,7 @@ const SCRIPT: &str =
 /// A plugin with a server in its `.mcp.json`. The server notes in this file how it is run.
 fn plugin(notes: &std::path::Path) -> Served {
     let env = json!({
-        crate::odd::KIND: "plain", "NOTES": notes, "PROGRAM": std::env::current_exe().expect("this program"),
+        innkeeper_testkit::misbehaving_server::KIND: "plain", "NOTES": notes, "PROGRAM": std::env::current_exe().expect("this program"),
     });
     let server = json!({ "command": "/bin/sh", "args": ["${CLAUDE_PLUGIN_ROOT}/run.sh"], "env": env });
     let servers = json!({ "mcpServers": { "desk": server } }).to_string();

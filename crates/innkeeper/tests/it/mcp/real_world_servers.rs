@@ -85,7 +85,7 @@ async fn mcp12_tools_that_need_tasks_or_are_for_views_are_not_counted_and_the_li
     let scene = McpHost::ready("wild").await;
     let meta = scene.server()["_meta"].clone();
     // The plain ones, three more, and one that is for models only; not the one for views.
-    let count = crate::odd::PLAIN_TOOLS.len() + 3 + 1;
+    let count = innkeeper_testkit::misbehaving_server::PLAIN_TOOLS.len() + 3 + 1;
     assert_eq!(meta["innkeeper.tools"], json!(count));
     assert_eq!(meta["innkeeper.taskTools"], json!(["research"]));
     let listed = scene.say("t1", "/mcp").await;

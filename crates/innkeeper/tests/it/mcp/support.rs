@@ -213,11 +213,6 @@ pub(crate) fn allow(host: &HostProcess, workspace: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Limits of servers that scenarios of the engine start themselves.
-pub(crate) fn limits() -> innkeeper_mcp::Limits {
-    innkeeper_mcp::Limits::default()
-}
-
 pub(crate) fn workspace(directory: &TempDir) -> PathBuf {
     fs::canonicalize(directory.path()).expect("there").join("w")
 }
@@ -227,7 +222,7 @@ fn declare(directory: &TempDir, kind: &str, args: &[&str]) {
         "command": std::env::current_exe().expect("this program"),
         "args": args,
         "env": {
-            crate::odd::KIND: kind,
+            innkeeper_testkit::misbehaving_server::KIND: kind,
             "ODD_STARTS": directory.path().join("starts"),
             "ODD_SECRET": "s3cr3t-value",
         },

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::mcp::support::{PROGRAM, allow, find, shown, workspace};
-use crate::odd_http::OddHttp;
+use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 /// The token of a sign-in, and its refresh data.
 const CANARY: &str = "canary-token-5bd1";
@@ -22,7 +22,7 @@ const REFRESH_CANARY: &str = "canary-refresh-90fe";
 
 /// A host with a server far away that wants a token.
 struct Far {
-    server: OddHttp,
+    server: MisbehavingHttpServer,
     host: HostProcess,
     client: OfficialClient,
     uris: SessionUris,
@@ -32,7 +32,7 @@ struct Far {
 impl Far {
     /// A session whose server waits for a sign-in.
     async fn waiting(options: HostOptions) -> Self {
-        let server = OddHttp::start().await;
+        let server = MisbehavingHttpServer::start().await;
         server.set(|behaviour| {
             behaviour.wants_token = true;
             behaviour.tokens.insert(CANARY.to_owned(), vec!["read".to_owned()]);
@@ -181,7 +181,7 @@ fn assert_no_canary(directory: &Path) {
     }
 }
 
-fn refresh(far: &OddHttp) -> Value {
+fn refresh(far: &MisbehavingHttpServer) -> Value {
     json!({ "innkeeper.refresh": {
         "refreshToken": REFRESH_CANARY, "clientId": "client",
         "tokenEndpoint": format!("http://{}/as/token", far.address),
@@ -485,7 +485,7 @@ async fn auth06_an_authorization_server_that_cannot_be_asked_is_asked_again_and_
 #[tokio::test]
 async fn t21_a_token_is_refreshed_at_its_authorization_server_and_nowhere_else() {
     let far = Far::waiting(options()).await;
-    let elsewhere = OddHttp::start().await;
+    let elsewhere = MisbehavingHttpServer::start().await;
     let params = json!({
         "channel": "ahp-root://", "resource": far.server.url(), "token": CANARY, "_meta": refresh(&elsewhere),
     });

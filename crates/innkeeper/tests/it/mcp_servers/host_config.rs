@@ -14,7 +14,7 @@ fn section(place: &TestDirectory, name: &str, more: &str) -> String {
         "[mcp.servers.{name}]\ncommand = {program:?}\nargs = [\"--exact\", \"odd_server\", \"--nocapture\"]\n\
          env = {{ {} = \"${{KIND_OF_SERVER}}\", ODD_PIDS = {pids:?}, ODD_SECRET = \"s3cr3t-1\", \
          ODD_OTHER = \"${{SECRET_OF_THE_HOST}}\" }}\n{more}",
-        crate::odd::KIND
+        innkeeper_testkit::misbehaving_server::KIND
     )
 }
 

@@ -47,7 +47,7 @@ impl TestDirectory {
         json!({
             "command": std::env::current_exe().expect("this program"),
             "args": ["--exact", "odd_server", "--nocapture"],
-            "env": { crate::odd::KIND: kind, "ODD_PIDS": self.beside("pids") },
+            "env": { innkeeper_testkit::misbehaving_server::KIND: kind, "ODD_PIDS": self.beside("pids") },
         })
     }
 
@@ -59,7 +59,7 @@ impl TestDirectory {
             "[mcp.servers.{name}]\ncommand = {}\nargs = {}\nenv = {{ {} = {kind:?}, ODD_PIDS = {} }}\n",
             server["command"],
             server["args"],
-            crate::odd::KIND,
+            innkeeper_testkit::misbehaving_server::KIND,
             env["ODD_PIDS"],
         )
     }

@@ -1,4 +1,4 @@
-//! The engine's words in those of the host.
+//! Converts the engine's types to those of the host.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use innkeeper_std::text::truncate_chars;
 use serde_json::{Map, Value, json};
 
 use super::tokens::Tokens;
+use crate::engine::app_channel::Allowed;
 use crate::engine::auth::{SignIn, SignInReason};
 use crate::engine::call::{CallOutcome, Content};
-use crate::engine::channel::Allowed;
 use crate::engine::error::Error;
 use crate::engine::server::Server;
 use crate::engine::state::{ServerInfo, ServerState};
 use crate::engine::tools::Tool;
 
-/// Most names of tools that people are told of because nobody can call them, and the longest.
+/// The number of uncallable tools that users are told of, and the longest name.
 const MAX_TASK_TOOLS: usize = 32;
 const MAX_NAME_CHARS: usize = 200;
-/// The code of JSON-RPC for what does not exist.
+/// The JSON-RPC code for unknown methods.
 const METHOD_NOT_FOUND: i64 = -32601;
-/// The code of AHP for what somebody has to sign in for.
+/// The AHP code for a missing sign-in.
 const AUTH_REQUIRED: i64 = -32007;
 
 pub(super) fn status(state: &ServerState, server: &Server, tokens: &Tokens) -> ServerStatus {
@@ -33,13 +33,13 @@ pub(super) fn status(state: &ServerState, server: &Server, tokens: &Tokens) -> S
         ServerState::Ready => ServerStatus::Ready { apps: apps(server) },
         ServerState::AuthRequired(sign_in) => ServerStatus::AuthRequired(Box::new(requirement(sign_in, tokens))),
         ServerState::Error { message, restarts_in } => {
-            // It may end with what the server wrote last.
+            // The message may end with the last output of the server.
             let message = defused(message);
             let message = match restarts_in {
-                // It ran for longer than there has to be between two starts.
+                // It ran for longer than the delay between two starts.
                 Some(Duration::ZERO) => format!("{message}; it is started again now"),
                 Some(time) => format!("{message}; it is started again in {} s", time.as_secs_f64().ceil()),
-                None => format!("{message}; it is not started again until somebody starts it"),
+                None => format!("{message}; it is not restarted until a user starts it"),
             };
             ServerStatus::Failed(Failure::new("mcpServerFailed", message))
         }
@@ -47,7 +47,7 @@ pub(super) fn status(state: &ServerState, server: &Server, tokens: &Tokens) -> S
     }
 }
 
-/// The pictures of a server.
+/// Converts the icons of a server.
 pub(super) fn icons(info: ServerInfo) -> Vec<ServerIcon> {
     let icons = info.icons.into_iter().map(|icon| ServerIcon {
         src: icon.src,
@@ -58,7 +58,7 @@ pub(super) fn icons(info: ServerInfo) -> Vec<ServerIcon> {
     icons.collect()
 }
 
-/// What clients may say to a server for its apps, if any of its tools has one (MCP-15).
+/// Returns what clients may send to a server for its apps, if any of its tools has one (MCP-15).
 pub(super) fn apps(server: &Server) -> Option<AppCapabilities> {
     let info = server.info()?;
     server.tools().iter().any(|tool| tool.ui_resource().is_some()).then(|| {
@@ -67,14 +67,13 @@ pub(super) fn apps(server: &Server) -> Option<AppCapabilities> {
             tools: list("tools"),
             resources: list("resources"),
             logging: info.can("logging"),
-            // A model belongs to a turn of an agent, and so do the people who are asked whether it may be
-            // used: outside of turns there is neither.
+            // A model belongs to a turn of an agent, and so do the users who are asked whether it may be used.
             sampling: None,
         }
     })
 }
 
-/// What was promised is what passes.
+/// Passes exactly what was promised.
 pub(super) fn allowed(apps: Option<AppCapabilities>) -> Allowed {
     let apps = apps.unwrap_or_default();
     Allowed {
@@ -84,14 +83,14 @@ pub(super) fn allowed(apps: Option<AppCapabilities>) -> Allowed {
     }
 }
 
-/// A server that starts knows nothing of a token that was over before; whoever has the tokens does.
+/// A server that starts does not know that its token expired earlier; the token table does.
 pub(super) fn requirement(sign_in: &SignIn, tokens: &Tokens) -> AuthRequirement {
     let resource = &sign_in.resource;
     let name = resource.document.get("resource_name").and_then(Value::as_str);
     AuthRequirement {
         reason: match sign_in.reason {
             SignInReason::Required if tokens.has_lapsed(&resource.resource) => AuthReason::Expired,
-            // The protocol has no word for a token that was never good: one is still required.
+            // The protocol has no reason for a token that was never valid: one is still required.
             SignInReason::Required | SignInReason::Refused => AuthReason::Required,
             SignInReason::Expired => AuthReason::Expired,
             SignInReason::InsufficientScope => AuthReason::InsufficientScope,
@@ -115,7 +114,7 @@ fn description(sign_in: &SignIn) -> Option<String> {
     Some(said.map_or_else(|| refused.to_owned(), |said| format!("{refused}: {said}")))
 }
 
-/// The name that the protocol has for a reason.
+/// Returns the protocol's name of a reason.
 fn reason_name(reason: SignInReason) -> &'static str {
     match reason {
         SignInReason::Required | SignInReason::Refused => "required",
@@ -124,26 +123,26 @@ fn reason_name(reason: SignInReason) -> &'static str {
     }
 }
 
-/// What is known of a server that is ready, but for what its token is for.
+/// Returns the facts about a server that is ready, except for its resource.
 pub(super) fn facts(server: &Server) -> ServerFacts {
     let tools = server.tools();
     let needing = tools.iter().filter(|tool| tool.needs_task);
     ServerFacts {
         resource: None,
-        // Those that only views of its App may call, no model is offered.
+        // Tools that only its app may call are not offered to models.
         tools: tools.iter().filter(|tool| tool.is_for_model()).count() as u64,
         task_tools: needing.take(MAX_TASK_TOOLS).map(|tool| one_line(&tool.name)).collect(),
         icons: server.info().map(icons).unwrap_or_default(),
     }
 }
 
-/// A name of a server's, in a line of a bounded length.
+/// Shortens a name of a server to one line of bounded length.
 fn one_line(name: &str) -> String {
     let plain = defused(&truncate_chars(name, MAX_NAME_CHARS));
     plain.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A tool without its name for models, which depends on the others.
+/// Converts a tool. Its name for models depends on the other tools and is set later.
 pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
     let annotations = &tool.annotations;
     McpTool {
@@ -152,7 +151,7 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
         server_name: declaration.about.name.clone(),
         plugin: declaration.about.plugin.clone(),
         tool: tool.name.clone(),
-        // People are shown its name where it has no title.
+        // Users see the name of a tool without a title.
         title: tool.title.as_deref().map(one_line).or_else(|| {
             let plain = one_line(&tool.name);
             (plain != tool.name).then_some(plain)
@@ -172,7 +171,7 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
     }
 }
 
-/// What clients are told of the view of a tool (MCP-20). Its older name says no more than where it is.
+/// Returns what clients are told of the view of a tool (MCP-20). The older name has only its address.
 fn ui(tool: &Tool) -> Option<Map<String, Value>> {
     let new = tool.ui().and_then(Value::as_object).cloned();
     let Some(resource) = tool.ui_resource() else {
@@ -235,7 +234,7 @@ fn content(content: Content) -> ToolContent {
     }
 }
 
-/// A value of a server's with every text in it fit for terminals.
+/// Makes every text in a value of a server safe for terminals.
 pub(super) fn defused_value(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(defused(&text)),
@@ -263,7 +262,7 @@ pub(super) fn error(error: Error) -> McpError {
             message,
             data: None,
         },
-        // AUTH-08: whoever asked is told what a token is needed for.
+        // AUTH-08: the caller is told what a token is needed for.
         Error::SignInNeeded { sign_in, .. } => McpError {
             code: Some(AUTH_REQUIRED),
             message,
@@ -273,7 +272,7 @@ pub(super) fn error(error: Error) -> McpError {
     }
 }
 
-/// The data of the error that says what to sign in for. The protocol has a field for the resources alone.
+/// Returns the data of the error that asks for a sign-in. The protocol has a field for the resources only.
 fn sign_in_data(sign_in: &SignIn) -> Value {
     let mut about = Map::from_iter([("reason".to_owned(), json!(reason_name(sign_in.reason)))]);
     if let Some(scopes) = &sign_in.required_scopes {
@@ -291,7 +290,7 @@ mod tests {
     use crate::engine::auth::ResourceMetadata;
 
     #[test]
-    fn auth08_whoever_asks_without_a_token_is_told_what_it_is_for() {
+    fn auth08_a_missing_token_is_reported_with_its_resource() {
         let document = json!({ "resource": "https://a.test/mcp", "authorization_servers": ["https://login.test"] });
         let sign_in = SignIn {
             reason: SignInReason::InsufficientScope,
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn auth06_a_token_that_was_never_accepted_is_required_and_said_to_be_refused() {
+    fn auth06_a_token_that_was_never_accepted_is_reported_as_required() {
         let mut sign_in = SignIn {
             reason: SignInReason::Refused,
             resource: ResourceMetadata {
@@ -340,10 +339,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn f3_a_crash_says_when_it_is_started_again_or_that_it_is_not() {
+    async fn f3_the_message_of_a_crash_has_the_time_of_the_restart() {
         let transport = crate::engine::config::Transport::Stdio(crate::engine::config::Stdio::default());
         let config = crate::engine::config::ServerConfig::new("inn", transport);
-        let server = Server::new(config, crate::engine::server::Surroundings::default()).expect("a server");
+        let server = Server::new(config, crate::engine::server::ServerEnv::default()).expect("a server");
         for (restarts_in, words) in [
             (Some(Duration::ZERO), "it ended; it is started again now"),
             (Some(Duration::from_millis(200)), "it ended; it is started again in 1 s"),
@@ -351,7 +350,7 @@ mod tests {
                 Some(Duration::from_millis(4200)),
                 "it ended; it is started again in 5 s",
             ),
-            (None, "it ended; it is not started again until somebody starts it"),
+            (None, "it ended; it is not restarted until a user starts it"),
         ] {
             let state = ServerState::Error {
                 message: "it ended".to_owned(),
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn t15_what_a_server_writes_for_people_reaches_them_without_escapes() {
+    fn t15_escape_sequences_of_servers_are_removed() {
         let declaration = ServerDeclaration::default();
         let named = |entry: Value| tool(&Tool::read(entry).expect("a tool"), &declaration);
         let coloured = named(json!({
@@ -387,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp20_a_view_has_an_older_name_that_means_the_same() {
+    fn mcp20_the_older_name_of_a_view_is_read() {
         let read = |meta: Value| {
             let tool = Tool::read(json!({ "name": "a", "_meta": meta })).expect("a tool");
             ui(&tool).map(Value::Object)

@@ -1,4 +1,4 @@
-//! One server of one session, from when it is wanted until it is not.
+//! One server of one session, for as long as the session wants it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use tokio_util::sync::CancellationToken;
 
 use super::apps::{self, Apps};
 use super::tokens::Tokens;
-use super::{Shared, renewing, start, words};
+use super::{Shared, convert, launch, token_renewal};
 use crate::engine::auth::{SignIn, SignInReason};
 use crate::engine::pool::Lease;
 use crate::engine::secret::Token;
 use crate::engine::server::Start;
 use crate::engine::state::{Event, List, ServerState};
 
-/// The life of a [`Running`]: ends with it.
-pub(super) struct Life {
-    pub(super) running: Arc<Running>,
+/// The task of a [`SessionServer`]. Dropping this ends it.
+pub(super) struct ServerTask {
+    pub(super) server: Arc<SessionServer>,
 }
 
-impl Life {
-    pub(super) fn begin(running: Arc<Running>, shared: Arc<Shared>, sink: ServerSink) -> Self {
-        let seen_through = Arc::clone(&running);
+impl ServerTask {
+    pub(super) fn begin(server: Arc<SessionServer>, shared: Arc<Shared>, sink: ServerSink) -> Self {
+        let served = Arc::clone(&server);
         tokio::spawn(async move {
-            let ended = seen_through.ended.clone();
+            let ended = served.ended.clone();
             tokio::select! {
                 () = ended.cancelled() => {}
-                _ = async { tokio::join!(seen_through.live(&shared, &sink), apps::pass_on(&seen_through)) } => {}
+                _ = async { tokio::join!(served.run(&shared, &sink), apps::pass_on(&served)) } => {}
             }
         });
-        Self { running }
+        Self { server }
     }
 }
 
-impl Drop for Life {
+impl Drop for ServerTask {
     fn drop(&mut self) {
-        // Calls that are under way hold on to the server only until they notice.
-        self.running.ended.cancel();
-        self.running.let_go();
+        // Calls that are under way keep the server only until they notice.
+        self.server.ended.cancel();
+        self.server.release();
     }
 }
 
-/// A server for as long as this session has it.
-pub(super) struct Held {
+/// The share of this session in a server.
+pub(super) struct ServerLease {
     lease: Lease,
-    /// The session has it no longer, and whatever is under way is to be given up.
+    /// Cancelled when the session gives its share back: everything that is under way fails.
     pub(super) gone: CancellationToken,
 }
 
-impl Deref for Held {
+impl Deref for ServerLease {
     type Target = Lease;
 
     fn deref(&self) -> &Lease {
@@ -62,64 +62,69 @@ impl Deref for Held {
     }
 }
 
-/// Why a server of a session begins.
+/// Why a session starts a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The session has it.
-    Along,
-    /// Somebody asked for its start.
-    Started,
+pub(super) enum StartReason {
+    /// The session was opened, or its declaration was found.
+    SessionOpened,
+    /// A user asked for the start.
+    Requested,
 }
 
-pub(super) struct Running {
+pub(super) struct SessionServer {
     pub(super) wish: ServerWish,
-    wanted: Wanted,
-    /// Where its session works.
+    start_reason: StartReason,
+    /// The working directories of the session.
     roots: Mutex<Vec<String>>,
     session: Arc<str>,
-    /// The server is not wanted any more.
+    /// Cancelled when the session does not want the server any more.
     pub(super) ended: CancellationToken,
-    held: Mutex<Option<Arc<Held>>>,
-    /// The resource that people signed in for while it ran.
-    meant: Mutex<Option<String>>,
-    /// The sign-ins that its calls wait for.
-    asked: Mutex<Vec<SignIn>>,
-    /// Told when that changes.
-    asked_changed: Notify,
-    /// What apps in clients say to it.
+    lease: Mutex<Option<Arc<ServerLease>>>,
+    /// The resource for which users signed in while the server ran.
+    signed_in_for: Mutex<Option<String>>,
+    /// The sign-ins that calls wait for.
+    sign_ins: Mutex<Vec<SignIn>>,
+    /// Notified when `sign_ins` changes.
+    sign_ins_changed: Notify,
+    /// Messages of apps in clients.
     pub(super) apps: Apps,
 }
 
-/// A call that asks people to sign in, until this is dropped.
-pub(super) struct Asking<'a> {
-    running: &'a Running,
+/// A call that asks users to sign in, until this is dropped.
+pub(super) struct PendingSignIn<'a> {
+    server: &'a SessionServer,
     sign_in: SignIn,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingSignIn<'_> {
     fn drop(&mut self) {
         {
-            let mut asked = self.running.asked.lock();
+            let mut asked = self.server.sign_ins.lock();
             if let Some(index) = asked.iter().position(|sign_in| *sign_in == self.sign_in) {
                 asked.remove(index);
             }
         }
-        self.running.asked_changed.notify_one();
+        self.server.sign_ins_changed.notify_one();
     }
 }
 
-impl Running {
-    pub(super) fn new(wish: ServerWish, wanted: Wanted, session: &Arc<str>, roots: Vec<String>) -> Arc<Self> {
+impl SessionServer {
+    pub(super) fn new(
+        wish: ServerWish,
+        start_reason: StartReason,
+        session: &Arc<str>,
+        roots: Vec<String>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             wish,
-            wanted,
+            start_reason,
             roots: Mutex::new(roots),
             session: Arc::clone(session),
             ended: CancellationToken::new(),
-            held: Mutex::default(),
-            meant: Mutex::default(),
-            asked: Mutex::default(),
-            asked_changed: Notify::new(),
+            lease: Mutex::default(),
+            signed_in_for: Mutex::default(),
+            sign_ins: Mutex::default(),
+            sign_ins_changed: Notify::new(),
             apps: Apps::new(),
         })
     }
@@ -128,19 +133,19 @@ impl Running {
         &self.wish.declaration.about.id
     }
 
-    /// What people call it.
+    /// Returns the name that users know.
     pub(super) fn name(&self) -> &str {
         &self.wish.declaration.about.name
     }
 
-    /// Whose it is.
+    /// Returns the URI of the session.
     pub(super) fn session(&self) -> Arc<str> {
         Arc::clone(&self.session)
     }
 
-    /// The server, once it may run.
-    pub(super) fn lease(&self) -> Option<Arc<Held>> {
-        self.held.lock().clone()
+    /// Returns the server, once it may run.
+    pub(super) fn lease(&self) -> Option<Arc<ServerLease>> {
+        self.lease.lock().clone()
     }
 
     pub(super) fn was_stopped(&self) -> McpError {
@@ -150,147 +155,145 @@ impl Running {
         ))
     }
 
-    /// Goes on for a session that works in these directories now, and says whether it can: a server that
-    /// only this session has is told of them and goes on with what it does. One that others have too, or
-    /// that would be started elsewhere, is theirs as it is, and this session needs another one.
+    /// Moves the server to other working directories, and returns true if it can stay. A server that only this session
+    /// has is told of the new roots. A server that other sessions share, or that would be started elsewhere, cannot stay.
     pub(super) fn moves_to(&self, shared: &Shared, roots: &[String]) -> bool {
         let mut now = self.roots.lock();
         if *now == roots {
             return true;
         }
         let declaration = &self.wish.declaration;
-        // One that has not come so far has no server to tell anything, and loses nothing.
+        // Without a lease there is no server to tell.
         let Some(lease) = self
             .lease()
-            .filter(|_| start::runs_at(declaration, &now) == start::runs_at(declaration, roots))
+            .filter(|_| launch::runs_at(declaration, &now) == launch::runs_at(declaration, roots))
         else {
             return false;
         };
-        let sharing = start::sharing(&shared.settings, declaration, &self.session, roots);
+        let sharing = launch::sharing(&shared.settings, declaration, &self.session, roots);
         if !lease.share_with(&sharing) {
             return false;
         }
         *now = roots.to_vec();
-        let told = lease.set_roots(start::roots(roots));
+        let told = lease.set_roots(launch::roots(roots));
         if let Some(told) = told {
             tokio::spawn(told);
         }
         true
     }
 
-    /// Whether tokens of a resource are for it.
+    /// Returns true if tokens of this resource are for this server.
     pub(super) fn is_for(&self, resource: &str) -> bool {
         self.lease().and_then(|lease| lease.resource()).as_deref() == Some(resource)
     }
 
-    /// A call of it asks people to sign in, whatever the server itself does (MCP-10).
-    pub(super) fn asks_for(&self, sign_in: &SignIn) -> Asking<'_> {
-        self.asked.lock().push(sign_in.clone());
-        self.asked_changed.notify_one();
-        Asking {
-            running: self,
+    /// Records that a call asks users to sign in, whatever state the server itself is in (MCP-10).
+    pub(super) fn asks_for(&self, sign_in: &SignIn) -> PendingSignIn<'_> {
+        self.sign_ins.lock().push(sign_in.clone());
+        self.sign_ins_changed.notify_one();
+        PendingSignIn {
+            server: self,
             sign_in: sign_in.clone(),
         }
     }
 
-    /// The status that clients of the session are shown. While a call waits because its token does not grant enough,
-    /// they see what to sign in for (MCP-07). Other sessions that have the server do not: it is ready for them.
+    /// Returns the status that clients of the session see. While a call waits because its token does not grant enough, they
+    /// see what to sign in for (MCP-07). Other sessions that share the server see it ready.
     fn status(&self, state: &ServerState, lease: &Lease, shared: &Shared) -> ServerStatus {
-        let asked = self.asked.lock();
+        let asked = self.sign_ins.lock();
         let step_up = asked
             .iter()
             .rfind(|sign_in| sign_in.reason == SignInReason::InsufficientScope);
         match step_up.filter(|_| *state == ServerState::Ready) {
-            Some(sign_in) => ServerStatus::AuthRequired(Box::new(words::requirement(sign_in, &shared.tokens))),
-            None => words::status(state, lease, &shared.tokens),
+            Some(sign_in) => ServerStatus::AuthRequired(Box::new(convert::requirement(sign_in, &shared.tokens))),
+            None => convert::status(state, lease, &shared.tokens),
         }
     }
 
-    /// Somebody signed in, and saw what for: a server whose resource this is, is meant, if it asked for that or
-    /// has had such a token. One that nobody was shown is not (T16).
-    /// With the token that is remembered, so that it need not be said again in another session or after a restart.
-    pub(super) fn is_meant(&self, resource: &str, tokens: &Tokens) {
+    /// Applies a sign-in to this server only if the server asked for this resource or already had a token for it, so that
+    /// the user has seen which server it is for (T16). The server is remembered with the token, so that this holds in other
+    /// sessions and after a restart too.
+    pub(super) fn note_sign_in(&self, resource: &str, tokens: &Tokens) {
         let lease = self.lease();
         let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
             return;
         };
         let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
         let is_asked = self
-            .asked
+            .sign_ins
             .lock()
             .iter()
             .any(|asked| asked.resource.resource == resource);
         if asks || is_asked || lease.may_be_given_tokens() {
-            *self.meant.lock() = Some(resource.to_owned());
+            *self.signed_in_for.lock() = Some(resource.to_owned());
             if let Some(address) = lease.address() {
-                tokens.mean(resource, &address);
+                tokens.note_server(resource, &address);
             }
         }
     }
 
-    /// Gives it a token, if the token is for it. A server that names something around itself as its
-    /// resource is not given what was meant for its neighbours, unless people signed in for it (T16). Says
-    /// whether it was given it.
+    /// Gives the server a token for its resource, and returns true if it took it. A server that names a resource larger than
+    /// itself gets the token only if users signed in for that server (T16).
     pub(super) fn sign_in(&self, resource: &str, token: &Token, tokens: &Tokens) -> bool {
         let lease = self.lease();
         let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
             return false;
         };
-        let is_meant = self.meant.lock().as_deref() == Some(resource)
+        let is_meant = self.signed_in_for.lock().as_deref() == Some(resource)
             || lease
                 .address()
-                .is_some_and(|address| tokens.is_meant(resource, &address));
+                .is_some_and(|address| tokens.is_for_server(resource, &address));
         let may = is_meant || lease.may_be_given_tokens() || token.expose().is_empty();
-        // It is its resource, as was just looked at.
+        // The resource was compared above.
         may && lease.sign_in(resource, token.clone()).is_ok()
     }
 
-    async fn live(&self, shared: &Arc<Shared>, sink: &ServerSink) {
+    async fn run(&self, shared: &Arc<Shared>, sink: &ServerSink) {
         let Some(permission) = &self.wish.declaration.permission.0 else {
-            if let Some(held) = self.take(shared, sink).await {
-                self.follow(&held, shared, sink).await;
+            if let Some(lease) = self.take(shared, sink).await {
+                self.follow(&lease, shared, sink).await;
             }
             return;
         };
         while self.permitted(permission, sink).await {
-            let Some(held) = self.take(shared, sink).await else {
+            let Some(lease) = self.take(shared, sink).await else {
                 return;
             };
             tokio::select! {
-                () = self.follow(&held, shared, sink) => return,
-                // People may have second thoughts while it runs (P12).
+                () = self.follow(&lease, shared, sink) => return,
+                // Users can revoke the permission while the server runs (P12).
                 () = permission.withdrawn() => {
-                    held.gone.cancel();
-                    self.let_go();
+                    lease.gone.cancel();
+                    self.release();
                 }
             }
         }
     }
 
-    /// Gives its share of the server back.
-    fn let_go(&self) {
-        if let Some(held) = self.held.lock().take() {
-            held.shared().levels.leave(&self.session);
+    /// Gives the share of this session back.
+    fn release(&self) {
+        if let Some(lease) = self.lease.lock().take() {
+            lease.shared().levels.leave(&self.session);
         }
     }
 
-    /// Takes its share of the server. Nothing says that this failed, as was reported, or that nobody wants it
-    /// any more.
-    async fn take(&self, shared: &Arc<Shared>, sink: &ServerSink) -> Option<Arc<Held>> {
-        // They stay the same until there is a lease.
+    /// Takes the share of this session. Returns nothing if that failed and was reported, or if the session does not want the
+    /// server any more.
+    async fn take(&self, shared: &Arc<Shared>, sink: &ServerSink) -> Option<Arc<ServerLease>> {
+        // The roots stay the same until there is a lease.
         let roots = self.roots.lock().clone();
-        let prepared = start::prepare(
+        let prepared = launch::prepare(
             shared.settings.clone(),
             Arc::clone(&self.wish.declaration),
             roots.clone(),
         )
         .await;
         let leased = prepared.and_then(|config| {
-            let sharing = start::sharing(&shared.settings, &self.wish.declaration, &self.session, &roots);
+            let sharing = launch::sharing(&shared.settings, &self.wish.declaration, &self.session, &roots);
             let permission = &self.wish.declaration.permission;
-            let surroundings = || {
-                let renew = renewing::renew(shared);
-                start::surroundings(
+            let server_env = || {
+                let renew = token_renewal::renew(shared);
+                launch::server_env(
                     &shared.settings,
                     &roots,
                     permission,
@@ -298,11 +301,11 @@ impl Running {
                     Arc::clone(&shared.starting),
                 )
             };
-            let leased = shared.pool.lease(&config, &sharing, surroundings);
+            let leased = shared.pool.lease(&config, &sharing, server_env);
             leased.map_err(|error| error.to_string())
         });
-        let held = match leased {
-            Ok(lease) => Arc::new(Held {
+        let lease = match leased {
+            Ok(lease) => Arc::new(ServerLease {
                 lease,
                 gone: self.ended.child_token(),
             }),
@@ -312,24 +315,24 @@ impl Running {
             }
         };
         {
-            let mut slot = self.held.lock();
-            // Whoever ended it did so under this lock, or finds it there.
+            let mut slot = self.lease.lock();
+            // Ending happens under this lock too, or finds the lease.
             if self.ended.is_cancelled() {
                 return None;
             }
-            held.shared().levels.join(&self.session);
-            *slot = Some(Arc::clone(&held));
+            lease.shared().levels.join(&self.session);
+            *slot = Some(Arc::clone(&lease));
         }
-        if let Some((resource, token)) = held
+        if let Some((resource, token)) = lease
             .resource()
             .and_then(|resource| shared.token(&resource).map(|token| (resource, token)))
         {
             self.sign_in(&resource, &token, &shared.tokens);
         }
-        Some(held)
+        Some(lease)
     }
 
-    /// Waits until people let it run. `false` says that the host is gone.
+    /// Waits until users allow the server to run. Returns false if the host is gone.
     async fn permitted(&self, permission: &Arc<dyn StartPermission>, sink: &ServerSink) -> bool {
         let mut told = None;
         loop {
@@ -340,7 +343,7 @@ impl Running {
                 Ok(Err(why)) => why,
                 Err(_) => "the host failed to look whether it may run; its log says more".to_owned(),
             };
-            // Most decisions are about something else, and then there is nothing to say.
+            // Most decisions are about other servers: do not report the same reason again.
             if told.as_ref() != Some(&why) {
                 if !self.failed(sink, "notTrusted", why.clone()).await {
                     return false;
@@ -352,12 +355,12 @@ impl Running {
         told.is_none() || self.report(sink, ServerReport::Status(ServerStatus::Starting)).await
     }
 
-    /// Starts it, and reports what becomes of it for as long as it is wanted.
+    /// Starts the server, and reports its state for as long as the session wants it.
     async fn follow(&self, lease: &Lease, shared: &Arc<Shared>, sink: &ServerSink) {
         let mut events = lease.events();
-        match self.wanted {
-            Wanted::Along => lease.join(),
-            Wanted::Started => lease.start(Start::Background),
+        match self.start_reason {
+            StartReason::SessionOpened => lease.join(),
+            StartReason::Requested => lease.start(Start::Background),
         }
         let mut known = ServerState::Stopped;
         loop {
@@ -369,7 +372,7 @@ impl Running {
                         && let Some(token) = shared.token(&sign_in.resource.resource)
                         && self.sign_in(&sign_in.resource.resource, &token, &shared.tokens)
                     {
-                        // Only now it said what it is, and somebody has signed in before: nobody is asked.
+                        // The server names its resource only now, and there is a token for it: no user is asked.
                         known = state;
                         continue;
                     }
@@ -378,12 +381,12 @@ impl Running {
                         if let Some(resource) = lease.resource().filter(|_| lease.has_token()) {
                             shared.tokens.note_accepted(&resource);
                         }
-                        // First, so that whoever waits for it to be ready knows them then.
+                        // Facts come first, so that they are known when the server is ready.
                         self.report(sink, facts(lease, shared)).await;
                     }
                     ServerReport::Status(self.status(&known, lease, shared))
                 }
-                () = self.asked_changed.notified(), if known == ServerState::Ready => {
+                () = self.sign_ins_changed.notified(), if known == ServerState::Ready => {
                     ServerReport::Status(self.status(&known, lease, shared))
                 }
                 event = events.next() => match event {
@@ -391,7 +394,7 @@ impl Running {
                     Some(Event::ListChanged(list)) => {
                         if list == List::Tools && known == ServerState::Ready {
                             self.report(sink, facts(lease, shared)).await;
-                            // With its tools, what it has for apps may have changed.
+                            // The tools decide which capabilities apps have.
                             let status = self.status(&known, lease, shared);
                             self.report(sink, ServerReport::Status(status)).await;
                         }
@@ -405,7 +408,7 @@ impl Running {
                     Some(Event::Log(log)) => ServerReport::Log {
                         level: log.level.clone(),
                         logger: log.logger.as_deref().map(defused),
-                        data: words::defused_value(log.data.clone()),
+                        data: convert::defused_value(log.data.clone()),
                     },
                     Some(_) => continue,
                 },
@@ -426,15 +429,15 @@ impl Running {
     }
 }
 
-/// What is known of a server that is ready.
+/// Returns the facts about a server that is ready.
 fn facts(lease: &Lease, shared: &Shared) -> ServerReport {
-    // Its address, which may be what it is for, is nobody's business unless somebody signed in with that name.
+    // The resource may be the address of the server: it is shown only if a client gave a token for it.
     let resource = lease
         .resource()
         .filter(|resource| shared.tokens.get(resource).is_some());
     ServerReport::Facts(ServerFacts {
         resource,
-        ..words::facts(lease)
+        ..convert::facts(lease)
     })
 }
 
@@ -445,11 +448,11 @@ mod tests {
 
     use super::*;
     use crate::engine::config::{ServerConfig, Stdio, Transport as Engine};
-    use crate::engine::server::Surroundings;
+    use crate::engine::server::ServerEnv;
     use crate::hosted::{McpRunner, RunnerSettings};
 
-    /// A server of a session that works in directories, as far as having its lease.
-    fn leased(shared: &Arc<Shared>, session: &str, transport: &Transport, roots: &[String]) -> Running {
+    /// A server of a session with these working directories, with its lease.
+    fn leased(shared: &Arc<Shared>, session: &str, transport: &Transport, roots: &[String]) -> SessionServer {
         let declaration = ServerDeclaration {
             about: About {
                 name: "inn".to_owned(),
@@ -462,20 +465,20 @@ mod tests {
             attempt: 1,
             declaration: Arc::new(declaration),
         };
-        let running = Running::new(wish, Wanted::Along, &session.into(), roots.to_vec());
-        let running = Arc::into_inner(running).expect("nobody has it");
-        let sharing = start::sharing(&shared.settings, &running.wish.declaration, session, roots);
+        let server = SessionServer::new(wish, StartReason::SessionOpened, &session.into(), roots.to_vec());
+        let server = Arc::into_inner(server).expect("nobody has it");
+        let sharing = launch::sharing(&shared.settings, &server.wish.declaration, session, roots);
         let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
-        let lease = shared.pool.lease(&config, &sharing, Surroundings::default);
-        *running.held.lock() = Some(Arc::new(Held {
+        let lease = shared.pool.lease(&config, &sharing, ServerEnv::default);
+        *server.lease.lock() = Some(Arc::new(ServerLease {
             lease: lease.expect("a lease"),
-            gone: running.ended.child_token(),
+            gone: server.ended.child_token(),
         }));
-        running
+        server
     }
 
     #[tokio::test]
-    async fn a_server_goes_on_when_its_session_works_elsewhere_unless_others_have_it_too() {
+    async fn a_server_stays_when_its_session_moves_unless_it_is_shared() {
         let runner = McpRunner::new(RunnerSettings::default());
         let shared = &runner.shared;
         let process = Transport::Stdio {
@@ -494,7 +497,7 @@ mod tests {
         assert!(alone.moves_to(shared, &both));
         assert!(alone.moves_to(shared, &both), "it knows that it has");
         assert!(!alone.moves_to(shared, &only_two), "its process would run elsewhere");
-        // Whoever works where it was, does not get it.
+        // A session that works where the server was does not get it.
         let other = leased(shared, "b", &process, &only_one);
         assert_eq!(runner.servers(), 2);
         assert!(!other.moves_to(shared, &both), "there is one already, which it shares");

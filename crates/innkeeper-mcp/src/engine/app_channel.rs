@@ -1,7 +1,6 @@
-//! The raw way to a server, for MCP Apps: `mcp://` channels of the protocol.
+//! The `mcp://` channels of the protocol: MCP requests of Apps to their server.
 //!
-//! An App in a client speaks MCP to the server it came from. Nothing passes but what was promised to
-//! it (MCP-15), and what is not promised does not exist for it (MCP-16).
+//! Only promised methods pass (MCP-15); others do not exist for the App (MCP-16).
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::engine::error::Error;
 use crate::engine::server::{CallContext, Request, Server};
 use crate::engine::state::CallId;
 
-/// What an App was promised.
+/// The methods that an App was promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// `tools/list` and `tools/call`, for tools that are for Apps.
@@ -29,7 +28,7 @@ impl Allowed {
             "tools/list" | "tools/call" => self.tools,
             "resources/list" | "resources/templates/list" | "resources/read" => self.resources,
             "logging/setLevel" => self.logging,
-            // `sampling/createMessage` is the host's to answer, and never gets here.
+            // The host answers `sampling/createMessage` itself.
             _ => false,
         }
     }
@@ -40,14 +39,12 @@ impl Allowed {
 }
 
 impl Server {
-    /// Passes a request of an App on, and its answer back, both as they are written. The `channel` of
-    /// the parameters stays here (MCP-18). What is not allowed is [`Error::NotOffered`], for which
-    /// the protocol has -32601.
+    /// Passes a request of an App to the server, and the answer back, both unchanged. The `channel` of the parameters is removed
+    /// (MCP-18). Other methods fail with [`Error::NotOffered`] (-32601 in the protocol).
     ///
-    /// Nobody watches what an App does as a turn is watched, so it waits for nobody: where somebody has to
-    /// sign in first, it fails at once with [`Error::SignInNeeded`], for which the protocol has -32007, and
-    /// the state of the server says so to everybody (MCP-07). `session` is whose App it is: what the server
-    /// asks meanwhile goes to calls of the same session that can be asked, and to nobody else.
+    /// No turn shows the requests of an App, so they wait for no user: if a sign-in is needed, they fail at once with
+    /// [`Error::SignInNeeded`] (-32007), and the state of the server shows it to everyone (MCP-07). `session` is the session of the
+    /// App: questions of the server during the request go to calls of the same session only.
     pub async fn pass(
         &self,
         allowed: Allowed,
@@ -77,7 +74,7 @@ impl Server {
         if let Some((session, level)) = &heard
             && let Some(told) = self.shared().levels.to_tell(session, level)
         {
-            // Others have the server too, and none of them loses or gains a line for it.
+            // Other sessions share the server, and get the log messages that they asked for.
             params.insert("level".to_owned(), Value::from(told));
         }
         let limits = &self.config().limits;
@@ -110,7 +107,7 @@ impl Server {
         })
     }
 
-    /// Passes a notification of an App on.
+    /// Passes a notification of an App to the server.
     pub async fn pass_notification(
         &self,
         allowed: Allowed,
@@ -140,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mcp15_nothing_passes_but_what_was_promised() {
+    fn mcp15_only_promised_methods_pass() {
         let tools = Allowed {
             tools: true,
             ..Allowed::default()

@@ -1,4 +1,4 @@
-//! How a declared server is started.
+//! Builds the configuration of a declared server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,15 +15,15 @@ use crate::engine::ask::Root;
 use crate::engine::auth::Renew;
 use crate::engine::config::{Limits, Placeholders, Remote, ServerConfig, Stdio, Syntax, Transport, expand};
 use crate::engine::pool::Sharing;
-use crate::engine::server::{Offer, Permit, Surroundings};
+use crate::engine::server::{Offer, Permit, ServerEnv};
 
-/// The largest file with variables that is read.
+/// The largest environment file that is read.
 const MAX_ENV_FILE: u64 = 1 << 20;
 const ROOT: &str = "PLUGIN_ROOT";
 const CLAUDE_ROOT: &str = "CLAUDE_PLUGIN_ROOT";
 const DATA: &str = "PLUGIN_DATA";
 
-/// The configuration of a server with everything in place. Errors are for people.
+/// Returns the configuration with all variables expanded. Errors are shown to users.
 pub(super) async fn prepare(
     settings: RunnerSettings,
     declaration: Arc<ServerDeclaration>,
@@ -42,7 +42,7 @@ fn config(
     let placeholders = placeholders(settings, declaration);
     let (transport, env_file) = transport(&declaration.transport);
     let limits = Limits {
-        // The host shortens what is shown, and keeps the whole: so nothing is left out here.
+        // The host shortens what is shown and keeps the whole, so nothing is left out here.
         shown_bytes: settings.limits.message_bytes,
         blob_bytes: settings.limits.message_bytes,
         ..settings.limits.clone()
@@ -67,7 +67,7 @@ fn config(
             (cwd, first) => cwd.or(first),
         };
         if env_file.is_some() {
-            // It was the last argument for as long as variables were put in.
+            // The file was the last argument while variables were expanded.
             let file = stdio.args.pop().map(PathBuf::from).unwrap_or_default();
             let file = stdio.cwd.as_ref().map_or_else(|| file.clone(), |cwd| cwd.join(&file));
             for (name, value) in read_env_file(&file)? {
@@ -85,14 +85,14 @@ fn config(
 fn placeholders(settings: &RunnerSettings, declaration: &ServerDeclaration) -> Placeholders {
     let mut variables = match declaration.is_trusted {
         true => settings.variables.clone(),
-        // What somebody else wrote reads nothing of the host (T15).
+        // An untrusted declaration reads nothing of the host (T15).
         false => BTreeMap::new(),
     };
     variables.extend(declaration.variables.clone());
     let plugin_root = variables.remove(ROOT);
     let is_common = variables.remove(CLAUDE_ROOT).is_some() || plugin_root.is_none();
     Placeholders {
-        // Only Agent Plugins know nothing of the other name.
+        // Only Agent Plugins lack the other name.
         syntax: if is_common { Syntax::Common } else { Syntax::AgentPlugin },
         plugin_root,
         plugin_data: variables.remove(DATA),
@@ -129,10 +129,10 @@ fn transport(declared: &Declared) -> (Transport, Option<&Path>) {
     }
 }
 
-/// Lines of `NAME=value`, with quotes or without; remarks begin with `#`.
+/// Reads lines of `NAME=value`, with or without quotes. Comments begin with `#`.
 fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, String> {
     let problem = |error: std::io::Error| {
-        // Everybody who watches reads the problem, and where files are is for the log.
+        // Every subscriber reads the problem; the path is for the log.
         tracing::warn!(file = %path.display(), %error, "the environment file of an MCP server cannot be read");
         let name = path.file_name().unwrap_or_default().display();
         format!("the file with its environment, {name}, cannot be read ({error}): correct `envFile`")
@@ -153,8 +153,8 @@ fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(pairs.filter(|(name, _)| !name.is_empty()).collect())
 }
 
-/// The directory of the session that a process is started in, or below; nothing for an address. (A path that
-/// says where it begins by itself is so rare that its server may be started anew.)
+/// Returns the working directory that a process starts in or below; nothing for an address. (Absolute paths are so rare
+/// that their servers may be restarted without need.)
 pub(super) fn runs_at(declaration: &ServerDeclaration, roots: &[String]) -> Option<PathBuf> {
     match declaration.transport {
         Declared::Stdio { .. } => first_of(roots),
@@ -166,7 +166,7 @@ fn first_of(roots: &[String]) -> Option<PathBuf> {
     roots.iter().find_map(|root| path_of(root))
 }
 
-/// Sessions that work in the same directories share a server, unless it is to be apart.
+/// Returns the sessions that share a server: those with the same working directories, unless it is isolated.
 pub(super) fn sharing(
     settings: &RunnerSettings,
     declaration: &ServerDeclaration,
@@ -174,7 +174,7 @@ pub(super) fn sharing(
     roots: &[String],
 ) -> Sharing {
     Sharing {
-        // One person's host: whoever may use a session, acts for whoever runs it.
+        // The host has one user: everyone who may use a session acts for them.
         identity: String::new(),
         isolation: match declaration.is_isolated || settings.isolate {
             true => session.to_owned(),
@@ -183,23 +183,23 @@ pub(super) fn sharing(
     }
 }
 
-pub(super) fn surroundings(
+pub(super) fn server_env(
     settings: &RunnerSettings,
     roots: &[String],
     permission: &Permission,
     renew: Renew,
     starting: Arc<Semaphore>,
-) -> Surroundings {
-    Surroundings {
+) -> ServerEnv {
+    ServerEnv {
         environment: settings.environment.clone(),
         offer: Offer {
-            // People are asked before anything is; where the agent has no model, servers are told so.
+            // Users are asked first. Servers are told if the agent has no model.
             sampling: true,
             elicitation: true,
             apps: true,
         },
         asks: None,
-        // Also when it is started again after a crash: what it runs may be something else by then (P12).
+        // Also when it is restarted after a crash: its files may have changed by then (P12).
         permit: permission
             .0
             .clone()
@@ -211,7 +211,7 @@ pub(super) fn surroundings(
     }
 }
 
-/// The session's working directories as servers are told them.
+/// Converts the working directories of a session to roots.
 pub(super) fn roots(uris: &[String]) -> Vec<Root> {
     let name = |uri: &str| {
         path_of(uri)?
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn t15_only_what_people_trust_reads_the_environment_of_the_host() {
+    fn t15_only_trusted_declarations_read_the_environment_of_the_host() {
         let settings = RunnerSettings {
             variables: pairs(&[("API_KEY", "secret")]),
             ..RunnerSettings::default()
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_adds_to_the_environment_and_the_session_says_where_it_runs() {
+    fn environment_files_and_the_working_directory_are_applied() {
         let directory = tempfile::tempdir().expect("a directory");
         let text = "# remark\nexport A=\"x y\"\nMINE=2\n\nB='z'\nodd line\n";
         std::fs::write(directory.path().join("my.env"), text).expect("written");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_plugins_are_told_from_others_by_the_names_they_know() {
+    fn agent_plugins_are_recognised_by_their_variables() {
         let data = tempfile::tempdir().expect("a directory");
         let data = data.path().join("data").display().to_string();
         let args = ["${PLUGIN_ROOT}", "${CLAUDE_PLUGIN_ROOT}", "${PLUGIN_DATA}"];

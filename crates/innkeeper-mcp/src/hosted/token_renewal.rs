@@ -1,7 +1,6 @@
-//! Tokens are replaced before their time is over, and when a server does not accept them any more.
+//! Renews tokens before they expire, and when a server does not accept them any more.
 //!
-//! Only what a running server uses is seen to: nobody wants a host that asks around for servers that
-//! nobody has used in weeks. What lies idle is renewed when a server first needs it.
+//! Only tokens that a running server uses are renewed in advance. Others are renewed when a server first needs them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,33 +9,33 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::Shared;
-use super::tokens::Held;
+use super::tokens::StoredToken;
 use crate::engine::auth::Renew;
 use crate::engine::secret::Token;
 use crate::hosted::token_exchange::{self, NotGranted};
 
-/// At most so long before its time is over a token is replaced.
+/// The longest time before its expiry at which a token is renewed.
 const AHEAD: Duration = Duration::from_secs(60);
-/// Not sooner than this is one replaced that people gave.
+/// The shortest time after which a token that a client gave is renewed.
 const SOONEST: Duration = Duration::from_secs(1);
-/// Nor one that was traded for another: some authorization servers say of all of theirs that they are over.
+/// The same for a token that was renewed. Some authorization servers say that all their tokens have expired.
 const SOONEST_AGAIN: Duration = Duration::from_secs(30);
-/// How long to wait after the first failure; twice as long after each that follows.
+/// The pause after the first failure. It doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// What became of the wish for another token.
+/// The result of a renewal.
 #[derive(Debug, PartialEq, Eq)]
 enum Renewal {
-    /// There is another one, and the servers have it.
+    /// There is another token, and the servers have it.
     Done,
-    /// There is none, and there will be none.
+    /// There is no other token, and there will be none.
     None,
-    /// Whoever gives them out cannot be asked at the moment.
+    /// The authorization server cannot be reached at the moment.
     Later,
 }
 
-/// How servers ask for another token.
+/// Returns the function with which servers ask for another token.
 pub(super) fn renew(shared: &Arc<Shared>) -> Renew {
     let shared = Arc::downgrade(shared);
     Renew::new(move |resource, refused| {
@@ -49,7 +48,7 @@ pub(super) fn renew(shared: &Arc<Shared>) -> Renew {
                 Renewal::Done => true,
                 Renewal::None => false,
                 Renewal::Later => {
-                    // People are asked now. If it works out after all, they need not answer.
+                    // Users are asked now. If the renewal works after all, they need not answer.
                     shared.try_again(&resource);
                     false
                 }
@@ -59,8 +58,8 @@ pub(super) fn renew(shared: &Arc<Shared>) -> Renew {
 }
 
 impl Shared {
-    /// Sees to it that a token that a server uses is replaced in time.
-    pub(super) fn see_to(self: &Arc<Self>, resource: &str) {
+    /// Schedules the renewal of a token that a server uses.
+    pub(super) fn schedule_renewal(self: &Arc<Self>, resource: &str) {
         let Some(held) = self.tokens.get(resource) else {
             return;
         };
@@ -69,20 +68,20 @@ impl Shared {
         };
         let ahead = AHEAD.min(lasts / 5);
         let soonest = if held.is_refreshed { SOONEST_AGAIN } else { SOONEST };
-        self.keep_trying(&held, lasts.saturating_sub(ahead).max(soonest), false);
+        self.spawn_renewal(&held, lasts.saturating_sub(ahead).max(soonest), false);
     }
 
-    /// The same after a failure.
+    /// Schedules another try after a failure.
     fn try_again(self: &Arc<Self>, resource: &str) {
         if let Some(held) = self.tokens.get(resource) {
-            // Whoever waits for a moment that is far away does not help.
-            self.keep_trying(&held, FIRST_PAUSE, true);
+            // The task that waits for the expiry would come too late.
+            self.spawn_renewal(&held, FIRST_PAUSE, true);
         }
     }
 
-    /// Replaces a token some time from now. Of those who do so there is one: who does already, or with
-    /// `instead` this one.
-    fn keep_trying(self: &Arc<Self>, held: &Held, first: Duration, instead: bool) {
+    /// Renews a token after a delay, and tries again until it is decided. There is one such task per token: the present one, or
+    /// with `instead` this one.
+    fn spawn_renewal(self: &Arc<Self>, held: &StoredToken, first: Duration, instead: bool) {
         let (resource, version) = (held.saved.resource.clone(), held.version);
         let shared = Arc::downgrade(self);
         let trying = async move {
@@ -105,13 +104,14 @@ impl Shared {
             }
         };
         let begin = || tokio::spawn(trying).abort_handle();
-        self.tokens.see_to(&held.saved.resource, held.version, instead, begin);
+        self.tokens
+            .schedule_renewal(&held.saved.resource, held.version, instead, begin);
     }
 
-    /// Gets another token for a resource in place of the one that was refused, or of the one there is.
+    /// Gets another token for a resource in place of the refused one, or of the present one.
     ///
-    /// That goes on though whoever asked does not wait any more: a refresh token is good once, and a call
-    /// that is cancelled must not take the next one along.
+    /// The renewal goes on when the caller does not wait any more: a refresh token is valid once, and a cancelled call must
+    /// not lose the next one.
     async fn renew(self: &Arc<Self>, resource: &str, refused: Option<Token>) -> Renewal {
         let (shared, resource) = (Arc::clone(self), resource.to_owned());
         let renewing = async move {
@@ -149,15 +149,15 @@ impl Shared {
                 let next = granted.refresh_token.clone();
                 if self.tokens.renew(resource, held.version, granted) {
                     tracing::debug!(resource, "the token of MCP servers was refreshed");
-                    // First: what it was traded for is good no more, and would be all that a killed host has.
+                    // Before the servers get it: the old refresh token is void, and a killed host would have nothing else.
                     if let Some(saving) = self.save_soon() {
                         let _ = saving.await;
                     }
                 } else if let Some(next) = next.filter(|_| self.tokens.get(resource).is_none()) {
-                    // Somebody signed out meanwhile: what came after that is not theirs to use either.
+                    // A user signed out meanwhile: the new token must not stay valid either.
                     self.revoke(held.refreshed_with(next));
                 }
-                // Or somebody signed in meanwhile.
+                // Or a user signed in meanwhile.
                 match self.hand_out(resource) {
                     true => Renewal::Done,
                     false => Renewal::None,
@@ -167,7 +167,7 @@ impl Shared {
                 let is_good = refused.is_none() && held.lasts() != Some(Duration::ZERO);
                 tracing::warn!(
                     resource,
-                    "the token of MCP servers cannot be refreshed ({why}); somebody has to sign in again"
+                    "the token of MCP servers cannot be refreshed ({why}); a user has to sign in again"
                 );
                 self.give_up(&held, is_good);
                 Renewal::None
@@ -182,8 +182,8 @@ impl Shared {
         }
     }
 
-    /// Nobody gives another token for this one. It is used for as long as it is good.
-    fn give_up(self: &Arc<Self>, held: &Held, is_good: bool) {
+    /// Gives up renewing a token. It is used until it expires.
+    fn give_up(self: &Arc<Self>, held: &StoredToken, is_good: bool) {
         let resource = held.saved.resource.clone();
         match held.lasts().filter(|_| is_good) {
             None => {
@@ -211,8 +211,8 @@ impl Shared {
         self.save_soon();
     }
 
-    /// Tells the host that a token is gone which it believes to be seen to here.
-    fn tell_lost(&self, lost: &Held) {
+    /// Reports a lost token to the host.
+    fn tell_lost(&self, lost: &StoredToken) {
         let Some(sink) = self.lost_tokens.lock().clone() else {
             return;
         };
@@ -220,8 +220,8 @@ impl Shared {
         self.tasks.spawn(async move { sink.lost(&resource, number).await });
     }
 
-    /// Declares a token void that was taken back, where people said that this can be done (RFC 7009).
-    pub(super) fn revoke(self: &Arc<Self>, taken: Held) {
+    /// Revokes a token at its authorization server, if the client named an address for that (RFC 7009).
+    pub(super) fn revoke(self: &Arc<Self>, taken: StoredToken) {
         let Some(refresh) = taken.saved.refresh else {
             return;
         };
@@ -241,13 +241,13 @@ impl Shared {
         });
     }
 
-    /// Gives all servers of a resource the token there is. `false` says that there is none.
+    /// Gives the present token to all servers of a resource. Returns false if there is none.
     pub(super) fn hand_out(self: &Arc<Self>, resource: &str) -> bool {
         let Some(held) = self.tokens.get(resource) else {
             return false;
         };
         self.give(resource, &held.token());
-        self.see_to(resource);
+        self.schedule_renewal(resource);
         true
     }
 
@@ -255,7 +255,7 @@ impl Shared {
         self.servers().iter().any(|server| server.is_for(resource))
     }
 
-    /// Keeps what there is, soon; gives what can be waited for.
+    /// Persists the tokens in the background. The handle can be waited for.
     pub(super) fn save_soon(self: &Arc<Self>) -> Option<JoinHandle<()>> {
         let shared = Arc::clone(self);
         let keeps = self.tokens.keeps();

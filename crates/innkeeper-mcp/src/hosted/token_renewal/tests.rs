@@ -8,7 +8,7 @@ use crate::hosted::{McpRunner, RunnerSettings};
 
 const RESOURCE: &str = "https://mcp.test/";
 
-/// A host that has a token, and whoever gives it the next one.
+/// A host with a token, and the authorization server of the token.
 struct Scene {
     runner: McpRunner,
     authorization_server: TcpListener,
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// Asks for another token, and stops waiting once the authorization server was asked.
+    /// Asks for another token, and stops waiting once the authorization server got the request.
     async fn asks_and_leaves(&self) -> (TcpStream, String) {
         let shared = &self.runner.shared;
         tokio::select! {
@@ -51,11 +51,11 @@ impl Scene {
         }
     }
 
-    /// The next request to the authorization server.
+    /// Returns the next request to the authorization server.
     async fn asked(&self) -> (TcpStream, String) {
         let (mut stream, _) = self.authorization_server.accept().await.unwrap();
         let mut request = String::new();
-        // The form comes last, and so does its client.
+        // The form comes last, and the client is its last field.
         while !request.contains("client_id=client") {
             let mut piece = [0; 1024];
             let read = stream.read(&mut piece).await.unwrap();
@@ -76,7 +76,7 @@ async fn grants(mut stream: TcpStream) {
 }
 
 #[tokio::test]
-async fn auth10_a_refresh_is_seen_through_though_whoever_asked_does_not_wait_any_more() {
+async fn auth10_a_renewal_goes_on_when_the_caller_is_cancelled() {
     let scene = Scene::signed_in().await;
     let (stream, _) = scene.asks_and_leaves().await;
     grants(stream).await;
@@ -89,7 +89,7 @@ async fn auth10_a_refresh_is_seen_through_though_whoever_asked_does_not_wait_any
 }
 
 #[tokio::test]
-async fn auth05_what_is_granted_after_somebody_signed_out_is_declared_void() {
+async fn auth05_a_token_that_is_granted_after_signing_out_is_revoked() {
     let scene = Scene::signed_in().await;
     let (stream, _) = scene.asks_and_leaves().await;
     drop(scene.runner.set_token(RESOURCE, TokenChange::TakenBack));

@@ -1,8 +1,8 @@
-//! The prompts and the resources of a server, kept for whoever looks at them often.
+//! A cache for the prompts and resources of a server.
 //!
-//! A list is fetched once somebody wants it, beside whoever waits for it: who gives up waiting does not
-//! end the fetch, and who asks again does not begin another one. A server that never answers so costs
-//! one request at a time, however often somebody types a `/`.
+//! A list is fetched when it is first wanted, by a task of its own: callers that stop waiting do not end the fetch, and
+//! further callers do not begin another one. A server that never answers costs one request at a time, however often a user
+//! types a `/`.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -16,21 +16,21 @@ use crate::engine::resources::{Prompt, Resource};
 use crate::engine::server::{Connection, Server, Shared};
 use crate::engine::state::List;
 
-/// How long a list that could not be fetched is taken for empty.
+/// The time that a list that could not be fetched counts as empty.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-/// How long a list of a server that does not tell changes is good.
+/// The time that a list is valid if the server does not report changes.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// What a server offers besides tools.
+/// The prompts and resources of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Offered {
-    prompts: Kept<Prompt>,
-    resources: Kept<Resource>,
+pub(crate) struct OfferedLists {
+    prompts: CachedList<Prompt>,
+    resources: CachedList<Resource>,
 }
 
-impl Offered {
-    /// A list is different from before.
+impl OfferedLists {
+    /// Marks a list as changed.
     pub(crate) fn changed(&self, list: List) {
         match list {
             List::Prompts => self.prompts.changed(),
@@ -41,13 +41,13 @@ impl Offered {
 }
 
 impl Server {
-    /// The prompts that it has ready, as they were last told; none while it does not run. Waits only
-    /// while they are fetched for the first time, or because they changed.
+    /// Returns the cached prompts; none while the server does not run. Waits only while they are fetched for the first time, or
+    /// because they changed.
     pub async fn known_prompts(&self) -> Arc<[Prompt]> {
         self.shared_arc().known_prompts().await
     }
 
-    /// What it lets read, likewise.
+    /// Returns the cached resources, likewise.
     pub async fn known_resources(&self) -> Arc<[Resource]> {
         self.shared_arc().known_resources().await
     }
@@ -67,7 +67,7 @@ impl Shared {
     async fn known<T, Fetching>(
         self: &Arc<Self>,
         what: &'static str,
-        kept: fn(&Self) -> &Kept<T>,
+        list: fn(&Self) -> &CachedList<T>,
         fetch: fn(Arc<Self>) -> Fetching,
     ) -> Arc<[T]>
     where
@@ -80,8 +80,8 @@ impl Shared {
         if !connection.info.can(what) {
             return Arc::default();
         }
-        let mut states = kept(self).0.subscribe();
-        if kept(self).begin(&connection, Instant::now()) {
+        let mut states = list(self).0.subscribe();
+        if list(self).begin(&connection, Instant::now()) {
             let shared = Arc::clone(self);
             let connection = Arc::clone(&connection);
             tokio::spawn(async move {
@@ -93,7 +93,7 @@ impl Shared {
                     tracing::debug!(server = %connection.server, what, %error, "a list of an MCP server could not be fetched");
                 }
                 let again_at = again_at(fetched.is_ok(), connection.info.tells_changes(what), Instant::now());
-                kept(&shared).end(&connection, fetched.ok(), again_at);
+                list(&shared).end(&connection, fetched.ok(), again_at);
             });
         }
         // The server itself holds the sender.
@@ -102,23 +102,23 @@ impl Shared {
     }
 }
 
-/// A list as it was last told.
-struct Kept<T>(watch::Sender<State<T>>);
+/// A cached list.
+struct CachedList<T>(watch::Sender<CacheState<T>>);
 
-struct State<T> {
-    /// Who told it; another connection is asked anew.
+struct CacheState<T> {
+    /// The connection that it came from. Another connection is asked again.
     of: Weak<Connection>,
     entries: Arc<[T]>,
     is_fetching: bool,
-    /// It is worth asking again.
+    /// The list changed since it was fetched.
     is_stale: bool,
-    /// When it is, although nobody said that it changed.
+    /// When to refetch even without a `list_changed` notification.
     again_at: Option<Instant>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for CachedList<T> {
     fn default() -> Self {
-        Self(watch::Sender::new(State {
+        Self(watch::Sender::new(CacheState {
             of: Weak::new(),
             entries: Arc::default(),
             is_fetching: false,
@@ -128,18 +128,20 @@ impl<T> Default for Kept<T> {
     }
 }
 
-impl<T> fmt::Debug for Kept<T> {
+impl<T> fmt::Debug for CachedList<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.0.borrow().entries.len()).finish()
+        f.debug_tuple("CachedList")
+            .field(&self.0.borrow().entries.len())
+            .finish()
     }
 }
 
-impl<T> Kept<T> {
+impl<T> CachedList<T> {
     fn changed(&self) {
         self.0.send_modify(|state| state.is_stale = true);
     }
 
-    /// Whether it is to be fetched now, by whoever asks.
+    /// Returns true if the caller has to fetch the list now.
     fn begin(&self, connection: &Arc<Connection>, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
             let is_of_another = !std::ptr::eq(state.of.as_ptr(), Arc::as_ptr(connection));
@@ -158,10 +160,10 @@ impl<T> Kept<T> {
         })
     }
 
-    /// What came of it. What was there before stays when nothing did.
+    /// Stores the result of a fetch. After a failure the old entries stay.
     fn end(&self, connection: &Arc<Connection>, fetched: Option<Vec<T>>, again_at: Option<Instant>) {
         self.0.send_if_modified(|state| {
-            // A newer connection is asked by now.
+            // Another connection is asked by now.
             if !std::ptr::eq(state.of.as_ptr(), Arc::as_ptr(connection)) {
                 return false;
             }
@@ -175,7 +177,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// When a list is to be fetched again although nobody says that it changed.
+/// Returns when to refetch a list even without a `list_changed` notification.
 fn again_at(was_fetched: bool, tells_changes: bool, now: Instant) -> Option<Instant> {
     match (was_fetched, tells_changes) {
         (false, _) => Some(now + REST_AFTER_FAILURE),
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_whose_changes_nobody_tells_is_fetched_again_after_a_while() {
+    fn a_list_without_change_notifications_expires() {
         let now = Instant::now();
         assert_eq!(again_at(true, true, now), None);
         assert_eq!(again_at(true, false, now), Some(now + GOOD_FOR));

@@ -1,4 +1,9 @@
-//! A server on standard input and output that misbehaves on request.
+//! An MCP server on standard input and output that misbehaves on request.
+//!
+//! A test binary is the server itself when it is started with [`KIND`] in its environment: a test named `odd_server` calls
+//! [`serve_if_asked`].
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Mutex;
@@ -6,10 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The variable that makes this program the odd server, and says which one.
+/// The variable that makes a test binary the server, and selects its behaviour.
 pub const KIND: &str = "ODD_SERVER";
 
-/// The tools that anybody may call; there is one more for views, and one more for models.
+/// The tools that everyone may call. There is one more for views, and one more for models.
 pub const PLAIN_TOOLS: [&str; 13] = [
     "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask", "sample", "log", "blob",
 ];
@@ -27,8 +32,14 @@ static LEVEL: Mutex<Option<Value>> = Mutex::new(None);
 /// The message that came last, as it was written.
 static LAST_LINE: Mutex<String> = Mutex::new(String::new());
 
-/// Serves until the input ends.
-pub fn serve(kind: &str) -> ! {
+/// Serves until the input ends, if this process was started as the server.
+pub fn serve_if_asked() {
+    if let Ok(kind) = std::env::var(KIND) {
+        serve(&kind);
+    }
+}
+
+fn serve(kind: &str) -> ! {
     // Ends the line that the test harness has begun; servers do print to their output by mistake.
     println!("\nthis is not MCP");
     let count = std::env::var("ODD_STARTS").ok().map(|file| {
@@ -375,7 +386,7 @@ fn call(id: Value, params: Value) {
                 .collect();
             out.write_all(&answer).and_then(|()| out.flush()).unwrap();
         }
-        // What is too long is no answer to the call whose id it has; the answer comes after it.
+        // The long messages have the id of the call and are no answers to it. The answer comes after them.
         "long-request" => {
             let long = "z".repeat(17 << 20);
             send(&json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list", "params": { "long": long } }));

@@ -1,5 +1,5 @@
-//! This side of a connection, as the server sees it: what it is told about us, what it may ask, and
-//! where its notifications go.
+//! The client's side of a connection: its capabilities, its answers to requests of the server, and the routing of
+//! notifications.
 
 use std::sync::Arc;
 
@@ -8,46 +8,46 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{Calls, OfSeveral, Progress};
+use super::calls::{AmbiguousCaller, Calls, Progress};
 use super::log::HostLog;
-use crate::engine::ask::{Asker, NoAnswer};
+use crate::engine::ask::{NoAnswer, QuestionHandler};
 use crate::engine::paging::text;
 use crate::engine::state::{Event, EventSender, List, LogMessage};
 use crate::engine::wire::{InboundRequests, Message, Peer, Received, RequestId, RpcError};
 
-/// The longest log message that is handed on.
+/// The longest log message that is passed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
-/// The most that is said of the name of a method.
+/// The longest method name in an error.
 const MOST_METHOD_BYTES: usize = 100;
-/// What people, or the host, declined; there is no better code for it.
+/// The code for declined requests. MCP has no better one.
 const DECLINED: i64 = -1;
 const INVALID_PARAMS: i64 = -32602;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
 
-/// What a server is told when it cannot be known whom it asks.
-const OF_SEVERAL: &str = "the request was declined: calls of several sessions are under way, and it does not say \
+/// The error for a question that could belong to several sessions.
+const AMBIGUOUS_CALLER: &str = "the request was declined: calls of several sessions are under way, and it does not say \
                           for which it is; ask again while there is one, or have the server not shared";
 
-/// What a server is told that it may ask.
+/// The capabilities that a server is told of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// `sampling/createMessage`.
     pub sampling: bool,
     /// `elicitation/create`, as forms and as addresses.
     pub elicitation: bool,
-    /// That tools may come with an MCP App.
+    /// MCP Apps.
     pub apps: bool,
 }
 
-/// Our end of one connection.
+/// Handles the messages of one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct OurEnd {
+pub(crate) struct ClientHandler {
     pub(crate) offer: Offer,
-    pub(crate) asker: Arc<Asker>,
+    pub(crate) asker: Arc<QuestionHandler>,
     pub(crate) calls: Calls,
     pub(crate) events: Arc<EventSender>,
-    /// Lists that changed, for whoever fetches them.
+    /// Changed lists, for the task that fetches them.
     pub(crate) changes: mpsc::Sender<List>,
     pub(crate) log: HostLog,
     /// The open requests of the server.
@@ -58,7 +58,7 @@ pub(crate) struct OurEnd {
     pub(crate) closed: CancellationToken,
 }
 
-impl OurEnd {
+impl ClientHandler {
     /// Routes the messages of a server until the connection ends.
     pub(crate) async fn serve(self, peer: Arc<Peer>, mut inbox: mpsc::Receiver<Received>) {
         loop {
@@ -84,12 +84,12 @@ impl OurEnd {
             Message::Answer { id, answer } => peer.answered(id.and_then(|id| id.number()), answer),
             Message::Notification { method, params } => self.notice(&method, params),
             Message::Request { id, method, params } => {
-                let (our_end, peer) = (self.clone(), Arc::clone(peer));
+                let (handler, peer) = (self.clone(), Arc::clone(peer));
                 // Bounded by the room for open requests.
                 tokio::spawn(async move {
-                    let answer = our_end.answer(&peer, &id, &method, &params, received.origin).await;
+                    let answer = handler.answer(&peer, &id, &method, &params, received.origin).await;
                     // Of several requests with one id, one is answered; a cancelled one is not.
-                    let open = our_end.requests.answered(&id);
+                    let open = handler.requests.answered(&id);
                     if open.as_ref().is_some_and(|open| !open.is_cancelled()) {
                         peer.respond(&id, &answer).await;
                     }
@@ -141,12 +141,12 @@ impl OurEnd {
         }
     }
 
-    /// A change that finds no room is told already.
+    /// Without room, the change is already queued.
     pub(crate) fn changed(&self, list: List) {
         let _ = self.changes.try_send(list);
     }
 
-    /// Nobody listened for a while: whatever it offers may have changed.
+    /// Reports all lists as changed, after a time without notifications.
     pub(crate) fn all_changed(&self) {
         for list in [List::Tools, List::Resources, List::Prompts] {
             self.changed(list);
@@ -157,7 +157,7 @@ impl OurEnd {
         let level = text(&message, "level").unwrap_or_else(|| "info".to_owned());
         let logger = text(&message, "logger");
         let text = message.get_mut("data").map(Value::take).unwrap_or_default().to_string();
-        // Half a secret is not recognised as one: it is looked for before anything is cut.
+        // A secret that was cut is not recognised: secrets are removed before anything is cut.
         let mut clean = self.log.scrub(&text);
         let data = if clean.len() > MOST_LOG_BYTES {
             clean.truncate(clean.floor_char_boundary(MOST_LOG_BYTES));
@@ -174,7 +174,7 @@ impl OurEnd {
         self.events.send(Event::Log(Arc::new(message)));
     }
 
-    /// What the client tells the server that it can do.
+    /// Returns the capabilities of the client.
     pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({ "roots": { "listChanged": true } });
         if self.offer.sampling {
@@ -202,25 +202,25 @@ impl OurEnd {
         if method == "ping" {
             return Ok(json!({}));
         }
-        // Since 2026-07-28 servers may ask only because of a request of ours.
+        // Since 2026-07-28 the requests of servers must belong to a request of the client.
         if !peer.has_handshake() && !peer.is_waiting() {
             let why = "the request belongs to no request of the client, as it must since 2026-07-28";
             return Err(RpcError::new(INVALID_PARAMS, why));
         }
         let owner = match self.calls.owner(origin) {
             Ok(owner) => owner,
-            // These are the same for all.
-            Err(OfSeveral) if method == "roots/list" => None,
-            Err(OfSeveral) => {
-                self.log.refused(method, OF_SEVERAL);
-                return Err(RpcError::new(DECLINED, OF_SEVERAL));
+            // The roots are the same for all sessions.
+            Err(AmbiguousCaller) if method == "roots/list" => None,
+            Err(AmbiguousCaller) => {
+                self.log.refused(method, AMBIGUOUS_CALLER);
+                return Err(RpcError::new(DECLINED, AMBIGUOUS_CALLER));
             }
         };
         let asked = owner.as_ref().map(|owner| (owner.call, owner.asks.clone()));
         let cancelled = self.requests.cancelled(id);
         let answer = tokio::select! {
             answer = self.asker.answer(method, params, asked) => answer,
-            // The server does not want to know any more, or is gone.
+            // The server cancelled the request, or is gone.
             () = cancelled.cancelled() => Err(NoAnswer::Declined),
             () = self.closed.cancelled() => Err(NoAnswer::Declined),
         };
@@ -232,7 +232,7 @@ impl OurEnd {
     }
 }
 
-/// Reads an id, or a token of progress reports.
+/// Reads an id, or a progress token.
 fn id(params: &Value, field: &str) -> Option<RequestId> {
     serde_json::from_value(params.get(field)?.clone()).ok()
 }
@@ -247,7 +247,7 @@ fn explain(no_answer: &NoAnswer, method: &str) -> RpcError {
             let why = "too many questions are open: wait for their answers first";
             RpcError::new(INTERNAL_ERROR, why)
         }
-        // In the words of MCP.
+        // The wording of MCP.
         NoAnswer::Declined if method == "sampling/createMessage" => {
             RpcError::new(DECLINED, "User rejected sampling request")
         }

@@ -1,5 +1,7 @@
-//! A server on loopback that speaks streamable HTTP, and the older HTTP with events, and that wants
-//! people to sign in when it is told to. Beside it stands the authorization server that it trusts.
+//! An MCP server on loopback with streamable HTTP and the older transport, that demands a sign-in on request. It includes
+//! the authorization server that it trusts.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -13,68 +15,70 @@ use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use innkeeper_mcp::{Remote, ServerConfig, Transport};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-
-use crate::support::limits;
 
 type Body = BoxBody<Bytes, Infallible>;
 
 /// A status that is never sent: the connection ends instead.
 const HANGS_UP: u16 = 444;
 
-/// What the server does. Scenarios change it while it runs.
+/// The behaviour of the server. Scenarios change it while it runs.
 #[derive(Default)]
 pub struct Behaviour {
-    /// Tokens that were given out, with their scopes. Without `wants_token` they do not matter.
+    /// The issued tokens, with their scopes. They count only with `wants_token`.
     pub tokens: HashMap<String, Vec<String>>,
+    /// Requests need a token.
     pub wants_token: bool,
-    /// A token that it does not know is answered with an error of its own.
+    /// An unknown token gets an error instead of a challenge.
     pub fails_on_unknown: bool,
-    /// What tokens are refreshed with, and their scopes.
+    /// The refresh tokens, with their scopes.
     pub refresh_tokens: HashMap<String, Vec<String>>,
-    /// How long a refreshed token is said to be good.
+    /// The announced lifetime of a refreshed token.
     pub expires_in: Option<u64>,
-    /// The authorization server answers with this and nothing else.
+    /// The authorization server answers with this status only.
     pub as_answers: Option<StatusCode>,
-    /// What the authorization server was asked: the path and the form.
+    /// The requests to the authorization server: the path and the form.
     pub asked: Vec<(String, HashMap<String, String>)>,
-    /// What the metadata names as the resource, if not the server itself.
+    /// The resource of the metadata, if it is not the server itself.
     pub resource: Option<String>,
-    /// The metadata cannot be had.
+    /// The metadata is unavailable.
     pub hides_metadata: bool,
-    /// Nobody answers who asks for the metadata; how many have.
+    /// Requests for the metadata are not answered.
     pub hangs_metadata: bool,
+    /// The number of these requests.
     pub hanging: usize,
-    /// Whether a stream of events can be opened; how often one was, and how often it was refused.
+    /// A stream of events can be opened.
     pub streams: bool,
+    /// The number of opened streams.
     pub opened: usize,
+    /// The number of refused streams.
     pub refused_streams: usize,
-    /// The open one.
+    /// The open stream.
     pub stream: Option<mpsc::UnboundedSender<String>>,
     /// Answers come as events.
     pub as_events: bool,
-    /// Introductions are answered with this status.
+    /// `initialize` is answered with this status.
     pub fails_start: Option<StatusCode>,
-    /// Whoever wants to discover it is not answered.
+    /// `server/discover` is not answered.
     pub hangs_discovery: bool,
-    /// How often it asked something in the call `asks`. Nobody who answers that hears anything.
+    /// The number of questions in the call `asks`. Their answers are never taken.
     pub asks: usize,
     /// Answers come in batches.
     pub in_batches: bool,
     /// Calls are answered with this status.
     pub fails_calls: Option<StatusCode>,
-    /// Tools that it has beside the others.
+    /// Additional tools.
     pub more_tools: Vec<String>,
-    /// How often it was asked whether it is there.
+    /// The number of pings.
     pub pings: usize,
-    /// The next time that it is asked, it hangs up.
+    /// The next ping is not answered.
     pub misses_ping: bool,
-    /// Sends everybody somewhere else.
+    /// All requests are redirected to this address.
     pub redirect: Option<String>,
+    /// The open sessions.
     pub sessions: HashSet<String>,
     /// The headers of every request to the server itself.
     pub seen: Vec<hyper::HeaderMap>,
@@ -87,19 +91,22 @@ pub struct Behaviour {
 }
 
 /// A server that runs until it is dropped.
-pub struct OddHttp {
+pub struct MisbehavingHttpServer {
+    /// The address that it listens on.
     pub address: SocketAddr,
+    /// Its behaviour.
     pub behaviour: Arc<Mutex<Behaviour>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for OddHttp {
+impl Drop for MisbehavingHttpServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl OddHttp {
+impl MisbehavingHttpServer {
+    /// Starts a server on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -112,7 +119,7 @@ impl OddHttp {
         }
     }
 
-    /// Goes away with every connection, and forgets what it knew of its clients.
+    /// Ends with all connections and sessions.
     pub async fn leave(&mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -122,35 +129,28 @@ impl OddHttp {
         });
     }
 
-    /// Is there again, at the same address.
+    /// Listens on the same address again.
     pub async fn come_back(&mut self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.task = tokio::spawn(accept(listener, self.behaviour.clone(), self.address));
     }
 
+    /// The address of streamable HTTP.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    pub fn config(&self) -> ServerConfig {
-        let mut config = ServerConfig::new("far", Transport::Http(Remote::new(self.url())));
-        config.limits = limits();
-        config
+    /// The address of the older transport.
+    pub fn old_url(&self) -> String {
+        format!("http://{}/sse", self.address)
     }
 
-    pub fn old_config(&self) -> ServerConfig {
-        let remote = Remote::new(format!("http://{}/sse", self.address));
-        let mut config = ServerConfig::new("old", Transport::Sse(remote));
-        config.limits = limits();
-        config
-    }
-
+    /// Changes the behaviour.
     pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.behaviour.lock().unwrap());
     }
 
-    /// Gets a token as a client of the host would: from the authorization server that the metadata
-    /// names.
+    /// Issues a token, as the authorization server that the metadata names would.
     pub async fn token(&self, authorization_server: &str, scopes: &[String]) -> String {
         assert_eq!(authorization_server, format!("http://{}/as", self.address));
         let token = format!(
@@ -187,7 +187,7 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
 
 async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) -> Response<Body> {
     let path = request.uri().path().to_owned();
-    // What is around the server says so where it stands (RFC 9728, 3.1).
+    // The metadata of a larger resource is at the place of that resource (RFC 9728, 3.1).
     let about = match behaviour.lock().unwrap().resource {
         Some(_) => "/.well-known/oauth-protected-resource",
         None => "/.well-known/oauth-protected-resource/mcp",

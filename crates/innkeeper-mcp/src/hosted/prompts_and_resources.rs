@@ -1,4 +1,4 @@
-//! Prompts and resources, in the words of the host.
+//! Prompts and resources, in the types of the host.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use innkeeper_host::mcp::{
 };
 use serde_json::{Map, Value};
 
-use super::running::{Held, Running};
-use super::words;
+use super::convert;
+use super::session_server::{ServerLease, SessionServer};
 use crate::engine::resources::{self, Prompt, Resource};
 use crate::engine::state::ServerState;
 
-/// The kind of something that does not say which.
+/// The content type of content without one.
 const UNKNOWN_KIND: &str = "application/octet-stream";
 
-pub(super) async fn prompts(running: &Running) -> Vec<McpPrompt> {
-    let Some(lease) = ready(running) else {
+pub(super) async fn prompts(server: &SessionServer) -> Vec<McpPrompt> {
+    let Some(lease) = ready(server) else {
         return Vec::new();
     };
     let listed = tokio::select! {
@@ -25,18 +25,18 @@ pub(super) async fn prompts(running: &Running) -> Vec<McpPrompt> {
         () = lease.gone.cancelled() => return Vec::new(),
     };
     let listed = listed.iter();
-    listed.map(|entry| prompt(entry, &running.wish.declaration)).collect()
+    listed.map(|entry| prompt(entry, &server.wish.declaration)).collect()
 }
 
 pub(super) async fn fill_in(
-    running: &Running,
+    server: &SessionServer,
     prompt: &str,
     arguments: Map<String, Value>,
 ) -> Result<PromptMessages, McpError> {
-    let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
+    let lease = server.lease().ok_or_else(|| McpError::no_server(server.name()))?;
     let filled = tokio::select! {
-        filled = lease.prompt(prompt, arguments) => filled.map_err(words::error)?,
-        () = lease.gone.cancelled() => return Err(running.was_stopped()),
+        filled = lease.prompt(prompt, arguments) => filled.map_err(convert::error)?,
+        () = lease.gone.cancelled() => return Err(server.was_stopped()),
     };
     let messages = filled.messages.into_iter().filter_map(message);
     Ok(PromptMessages {
@@ -44,8 +44,8 @@ pub(super) async fn fill_in(
     })
 }
 
-pub(super) async fn resources(running: &Running) -> Vec<McpResource> {
-    let Some(lease) = ready(running) else {
+pub(super) async fn resources(server: &SessionServer) -> Vec<McpResource> {
+    let Some(lease) = ready(server) else {
         return Vec::new();
     };
     let listed = tokio::select! {
@@ -53,23 +53,23 @@ pub(super) async fn resources(running: &Running) -> Vec<McpResource> {
         () = lease.gone.cancelled() => return Vec::new(),
     };
     let listed = listed.iter();
-    listed.map(|entry| resource(entry, &running.wish.declaration)).collect()
+    listed.map(|entry| resource(entry, &server.wish.declaration)).collect()
 }
 
-pub(super) async fn read(running: &Running, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
-    let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
+pub(super) async fn read(server: &SessionServer, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
+    let lease = server.lease().ok_or_else(|| McpError::no_server(server.name()))?;
     let read = tokio::select! {
-        read = lease.read_resource(uri) => read.map_err(words::error)?,
-        () = lease.gone.cancelled() => return Err(running.was_stopped()),
+        read = lease.read_resource(uri) => read.map_err(convert::error)?,
+        () = lease.gone.cancelled() => return Err(server.was_stopped()),
     };
     Ok(read.into_iter().filter_map(part).collect())
 }
 
-fn ready(running: &Running) -> Option<Arc<Held>> {
-    running.lease().filter(|lease| lease.state() == ServerState::Ready)
+fn ready(server: &SessionServer) -> Option<Arc<ServerLease>> {
+    server.lease().filter(|lease| lease.state() == ServerState::Ready)
 }
 
-/// A prompt without the name that people type, which depends on the others.
+/// Converts a prompt. The name that users type depends on the other prompts and is set later.
 fn prompt(prompt: &Prompt, declaration: &ServerDeclaration) -> McpPrompt {
     let arguments = prompt.arguments.iter().map(|argument| McpPromptArgument {
         name: argument.name.clone(),
@@ -112,7 +112,7 @@ fn part(read: resources::ResourceContents) -> Option<ResourcePart> {
     })
 }
 
-/// A message of a prompt, which its server may have written in any way.
+/// Reads a message of a prompt, however its server wrote it.
 fn message(mut message: Value) -> Option<PromptMessage> {
     let content = message.get_mut("content").map(Value::take)?;
     let role = text(&message, "role").unwrap_or_else(|| "user".to_owned());
@@ -145,7 +145,7 @@ fn content_of(content: &Value) -> PromptContent {
             let uri = text(content, "uri").unwrap_or_default();
             PromptContent::Text(format!("(See the resource {name} at {uri}.)"))
         }
-        // Something that came after this was written.
+        // A kind of content that is newer than this code.
         _ => PromptContent::Text(content.to_string()),
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_every_kind_are_read_and_odd_ones_do_no_harm() {
+    fn prompt_messages_of_every_kind_are_read() {
         let said = |content: Value| message(json!({ "role": "user", "content": content })).map(|said| said.content);
         let text = |text: &str| Some(PromptContent::Text(text.to_owned()));
         assert_eq!(said(json!({ "type": "text", "text": "hello" })), text("hello"));

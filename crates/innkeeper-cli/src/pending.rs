@@ -374,7 +374,7 @@ pub(super) fn decision(
             if option.is_some() || input.is_some() || because.is_some() {
                 return Err(Failure::new(
                     Kind::Usage,
-                    "a result is let through or kept back, nothing else",
+                    "a result is approved or denied without an option, an input or a reason",
                 ));
             }
             StateAction::ChatToolCallResultConfirmed(ChatToolCallResultConfirmedAction {

@@ -257,7 +257,7 @@ async fn run_until_stopped(plan: Plan, prepared: &mut Prepared, running: &Runnin
         () = and_then_wait(sweeping) => {}
         never = retention::apply(&handle, &prepared.dir, settings.retention()) => match never {},
         () = handle.ended() => {
-            return Err(Failure::new(Kind::Unexpected, "the host failed and cannot go on")
+            return Err(Failure::new(Kind::Unexpected, "the host failed and cannot continue")
                 .hint("its log says why; start it again"));
         }
     }
@@ -289,7 +289,7 @@ async fn stop(listening: Listening, running: RunningHost, signals: &mut StopSign
     }
 }
 
-/// Does some work and never returns, so that other branches of a `select!` go on.
+/// Does some work and never returns, so that other branches of a `select!` continue.
 async fn and_then_wait(work: impl Future<Output = ()>) {
     work.await;
     std::future::pending().await

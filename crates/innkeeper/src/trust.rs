@@ -34,7 +34,7 @@ pub(crate) fn run(args: TrustArgs) -> Result<(), Failure> {
         TrustCommand::Revoke(args) => {
             let (file, place) = find(&args)?;
             file.revoke(&place).map_err(|error| unusable(&file, &error))?;
-            note(&format!("Nothing of {place} runs until people are asked again."));
+            note(&format!("Nothing of {place} runs until a user is asked again."));
             Ok(())
         }
     }
@@ -80,7 +80,7 @@ fn find(args: &TrustTargetArgs) -> Result<(TrustFile, String), Failure> {
     match names.find(is_known) {
         Some(place) => Ok((file, place)),
         None => Err(
-            Failure::new(Kind::Rejected, format!("nobody was asked about {asked}")).hint(
+            Failure::new(Kind::Rejected, format!("there is no trust request for {asked}")).hint(
                 "`innkeeper trust` lists what was asked; a session asks when a hook or an MCP server would run for the first time",
             ),
         ),

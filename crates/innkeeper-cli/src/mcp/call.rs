@@ -316,7 +316,7 @@ fn tell(wait: &PendingInput) {
     show(wait);
     if let Some(command) = wait.sign_in_command() {
         note(&format!(
-            "[sign in with `{}` in another terminal; then the call goes on]",
+            "[sign in with `{}` in another terminal; then the call continues]",
             one_line(&command, 500)
         ));
         return;

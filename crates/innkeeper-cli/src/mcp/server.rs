@@ -265,7 +265,7 @@ fn in_a_word(state: &McpServerState) -> &'static str {
     match state {
         McpServerState::Starting(_) => "starting",
         McpServerState::Ready(_) => "ready",
-        McpServerState::AuthRequired(_) => "wants somebody to sign in",
+        McpServerState::AuthRequired(_) => "needs a sign-in",
         McpServerState::Error(_) => "failed",
         McpServerState::Stopped(_) => "stopped",
         McpServerState::Unknown(_) => "in a state that this program does not know",
@@ -301,7 +301,7 @@ fn sign_in(auth: &McpServerAuthRequiredState) -> String {
 
 fn reason(reason: &McpAuthRequiredReason) -> &'static str {
     match reason {
-        McpAuthRequiredReason::Required => "nobody is signed in",
+        McpAuthRequiredReason::Required => "not signed in",
         McpAuthRequiredReason::Expired => "the sign-in has expired",
         McpAuthRequiredReason::InsufficientScope => "the sign-in does not grant enough",
         McpAuthRequiredReason::Unknown(_) => "a sign-in is needed",
@@ -356,7 +356,7 @@ mod tests {
             .unwrap()
             .in_words(SessionLifetime::Temporary, &again);
         let expected = [
-            "notes: wants somebody to sign in",
+            "notes: needs a sign-in",
             "  from file:///w/.mcp.json",
             "  the sign-in does not grant enough, to Notes at https://login.example for read write (more \\u{1b}[2J)",
             "  sign in with: innkeeper mcp auth notes",

@@ -74,7 +74,7 @@ fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
         Some(Decision { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
         Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None if is_off_at_first(part.entry()) => reasons.push(
-            "off: its declaration says so (`enabled = false` or `disabled`); it runs once somebody switches it on"
+            "off: its declaration says so (`enabled = false` or `disabled`); it runs once a client enables it"
                 .to_owned(),
         ),
         None => reasons.push("on: no user switched it off".to_owned()),
@@ -160,7 +160,7 @@ fn child_reasons(
         reasons.push("models do not use it by themselves".to_owned());
     }
     if !for_people {
-        reasons.push("people cannot call it".to_owned());
+        reasons.push("users cannot call it".to_owned());
     }
     reasons
 }

@@ -97,7 +97,7 @@ fn token_file(path: &Path, report: &mut Report) {
         Ok(found) if found.mode() & 0o044 != 0 => report.warn(
             SUBJECT,
             format!("other users can read {shown}"),
-            format!("run `chmod 600 {shown}`, and delete the file if somebody may have read it"),
+            format!("run `chmod 600 {shown}`, and delete the file if another user may have read it"),
         ),
         _ => report.ok(SUBJECT, format!("{shown} is there and private")),
     }

@@ -18,7 +18,7 @@ const NAMED: usize = 8;
 pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
     let key = match config.token_persistence() {
         TokenPersistence::Encrypted(key) => key,
-        TokenPersistence::Off => return report.ok(SUBJECT, "not kept, as the configuration says"),
+        TokenPersistence::Off => return report.ok(SUBJECT, "not persisted, as configured"),
         TokenPersistence::NoKeyFile => {
             let advice = "set `token_key_file` in [mcp], or `keep_tokens = false`";
             return report.warn(SUBJECT, "there is no place for the key to keep them with", advice);
@@ -26,7 +26,7 @@ pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
     };
     private(&key, dir.path(), report);
     match vault(dir, key).read() {
-        Ok(tokens) if tokens.is_empty() => report.ok(SUBJECT, "none are kept"),
+        Ok(tokens) if tokens.is_empty() => report.ok(SUBJECT, "none are persisted"),
         Ok(tokens) => {
             let mut names: Vec<&str> = tokens.iter().map(|token| token.resource.as_str()).collect();
             names.sort_unstable();
@@ -35,7 +35,7 @@ pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
                 more => format!(", and {more} more"),
             };
             names.truncate(NAMED);
-            let text = format!("{} kept, for {}{more}", tokens.len(), names.join(", "));
+            let text = format!("{} persisted, for {}{more}", tokens.len(), names.join(", "));
             report.ok(SUBJECT, text);
         }
         Err(trouble) => report.warn(
@@ -56,13 +56,13 @@ fn private(key: &Path, data: &Path, report: &mut Report) {
         report.warn(
             SUBJECT,
             format!("other users can use the key of the kept tokens, {shown}"),
-            format!("run `chmod 600 {shown}`, and remove it if somebody may have read it: people then sign in again"),
+            format!("run `chmod 600 {shown}`, and remove it if another user may have read it; a new sign-in is then required"),
         );
     }
     if key.starts_with(data) {
         report.warn(
             SUBJECT,
-            format!("the key of the kept tokens, {shown}, is in the data directory, so every copy of that can be read"),
+            format!("the key of the persisted tokens, {shown}, is in the data directory, so every copy of the directory can be read"),
             "set `token_key_file` in [mcp] to a file elsewhere, and move the key there",
         );
     }

@@ -67,7 +67,7 @@ fn answers(url: &str, report: &mut Report) {
         Ok((_, text)) => report.fail(
             SUBJECT,
             format!("the host takes no work: {}", text.trim()),
-            "make room or repair the disk; the host goes on by itself when it can write again",
+            "free space or repair the disk; the host continues by itself when it can write again",
         ),
         // Reported above already.
         Err(_) => {}

@@ -166,7 +166,7 @@ fn cannot_start(file: &Path, error: HostError) -> Failure {
                 false => format!("{file}: {problem}"),
             };
             Failure::new(Kind::DataDirectory, text)
-                .hint("`innkeeper doctor` looks at it and says what to do; nothing was changed")
+                .hint("`innkeeper doctor` checks it and says what to do; nothing was changed")
         }
         error => Failure::new(Kind::Unexpected, format!("the host cannot start ({error})")),
     }

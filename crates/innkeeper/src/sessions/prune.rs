@@ -18,7 +18,7 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     let retention = data.config.retention;
     if !retention.has_limits() {
         note(
-            "Nothing goes: the configuration sets neither max_age_days nor max_total_bytes in its section [retention].",
+            "Nothing to delete: the configuration sets neither max_age_days nor max_total_bytes in its section [retention].",
         );
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     // Open the store for changes only if there is something to change.
     let chosen = data.read()?.prune(&policy, true).map_err(store_failure)?;
     if chosen.is_empty() {
-        note("Nothing goes: no session exceeds the limits of the configuration.");
+        note("Nothing to delete: no session exceeds the limits of the configuration.");
         return Ok(());
     }
     if args.dry_run {

@@ -24,7 +24,7 @@ pub(super) async fn start(dir: &DataDir) -> Result<Host, Failure> {
         false => builder.nobody_owns_it(),
     };
     builder.start().await.map_err(|error| {
-        Failure::new(Kind::DataDirectory, error.to_string()).hint("`innkeeper doctor` looks at it and says what to do")
+        Failure::new(Kind::DataDirectory, error.to_string()).hint("`innkeeper doctor` checks it and says what to do")
     })
 }
 

@@ -41,7 +41,7 @@ impl Metadata {
         }
         Err(problem.unwrap_or_else(|| {
             Failure::new(Kind::Rejected, "the server does not say who gives out tokens for it")
-                .hint("get one from whoever runs it, and hand it over with --token-stdin")
+                .hint("get a token from its operator, and pass it with --token-stdin")
         }))
     }
 
@@ -77,7 +77,7 @@ impl Metadata {
                 Kind::Rejected,
                 format!("{shown} does not describe itself as an authorization server"),
             )
-            .hint("get a token from whoever runs the MCP server, and hand it over with --token-stdin")
+            .hint("get a token from the operator of the MCP server, and pass it with --token-stdin")
         }))
     }
 
@@ -106,7 +106,7 @@ impl Metadata {
         let shown = one_line(server, 300);
         let refused = |problem: String| {
             Failure::new(Kind::Rejected, format!("the authorization server {shown} {problem}"))
-                .hint("nobody was sent there; tell whoever runs it")
+                .hint("the browser was not sent there; report it to the operator")
         };
         let text = |name: &str| document.get(name).and_then(Value::as_str);
         // Metadata of another issuer could send users anywhere (RFC 8414, 3.3).

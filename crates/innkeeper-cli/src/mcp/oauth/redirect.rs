@@ -93,7 +93,7 @@ impl Redirect {
             }
         };
         tokio::time::timeout(timeout, waiting).await.map_err(|_| {
-            Failure::new(Kind::Rejected, "nobody signed in")
+            Failure::new(Kind::Rejected, "no sign-in arrived within 15 minutes")
                 .hint("begin again; with --paste the browser can be on another machine")
         })
     }

@@ -288,11 +288,11 @@ fn p12_trusting_an_unknown_workspace_names_it() {
     let home = Home::new();
     home.write("w/readme", "");
     let directory = std::fs::canonicalize(home.path("w")).unwrap();
-    let expected = format!("nobody was asked about {}; ", directory.display());
+    let expected = format!("there is no trust request for {}; ", directory.display());
     home.run_in("w", &["trust", "allow", "."]).code(5).says(&expected);
     home.run_in("w", &["trust", "revoke", "virtual://c/p"])
         .code(5)
-        .says("nobody was asked about virtual://c/p; ");
+        .says("there is no trust request for virtual://c/p; ");
 }
 
 #[cfg(unix)]

@@ -345,12 +345,14 @@ fn deleting_without_a_host_takes_the_session_and_no_other() {
 #[test]
 fn nothing_is_pruned_without_retention_limits() {
     let (home, uri) = home_with_a_session();
-    home.run(&["sessions", "prune", "--yes"]).code(0).says("Nothing goes");
+    home.run(&["sessions", "prune", "--yes"])
+        .code(0)
+        .says("Nothing to delete");
     // A limit alone leaves what was not put away.
     let config = home.write("keep.toml", "[retention]\nmax_total_bytes = 0\n");
     home.run(&["sessions", "prune", "--yes", "--config", config.to_str().unwrap()])
         .code(0)
-        .says("Nothing goes");
+        .says("Nothing to delete");
     // A host without `enabled` does not prune either.
     let config = home.write(
         "told.toml",

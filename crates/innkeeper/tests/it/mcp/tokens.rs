@@ -215,7 +215,7 @@ async fn t23_auth12_a_token_outlives_a_kill_and_can_be_read_nowhere() {
     let far = far.killed_and_started().await;
     let server = far.server_is("authRequired").await;
     assert_eq!(server["state"]["reason"], "required");
-    assert!(far.doctor().contains("none are kept"), "{}", far.doctor());
+    assert!(far.doctor().contains("none are persisted"), "{}", far.doctor());
 }
 
 #[tokio::test]
@@ -236,14 +236,14 @@ async fn t23_unreadable_tokens_are_reported_and_require_a_new_sign_in() {
     far.authenticate(CANARY, json!({})).await;
     far.server_is("ready").await;
     eventually(|| fs::read(&kept).is_ok_and(|now| now != bytes)).await;
-    assert!(far.doctor().contains("1 kept"), "{}", far.doctor());
+    assert!(far.doctor().contains("1 persisted"), "{}", far.doctor());
 }
 
 #[tokio::test]
 async fn auth07_without_keeping_a_token_goes_with_the_host_and_nothing_is_written() {
     let options = options().setting("[mcp]\nkeep_tokens = false");
     let far = Far::signed_in(options, json!({})).await;
-    assert!(far.doctor().contains("not kept"), "{}", far.doctor());
+    assert!(far.doctor().contains("not persisted"), "{}", far.doctor());
     let far = far.killed_and_started().await;
     far.server_is("authRequired").await;
     assert!(!far.host.data_path("mcp-tokens").exists());

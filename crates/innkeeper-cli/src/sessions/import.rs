@@ -86,7 +86,8 @@ fn note_reset(approvals: &[String]) {
 
 /// Adds how to import a session whose URI is taken.
 pub fn already_exists(failure: Failure) -> Failure {
-    match failure.message().contains("is there already") {
+    // The store's message, also when a host passes it on; the protocol has no code of its own for it.
+    match failure.message().contains(" exists") && failure.message().contains("Nothing was changed") {
         true => failure.hint("--as URI imports it under another name"),
         false => failure,
     }

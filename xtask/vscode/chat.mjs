@@ -241,17 +241,15 @@ export class ChatWindow {
     await this.until(`"${entry}" in the list`, async () => {
       // The hover of the button that was clicked last may cover the opener.
       await this.page.mouse.move(700, 300);
-      await opener.click();
-      await rows.first().waitFor();
+      if (!(await rows.first().isVisible())) await opener.click({ timeout: 15_000 });
+      await rows.first().waitFor({ timeout: 15_000 });
       await this.sleep(400);
-      if (await row.count()) return true;
-      await this.page.keyboard.press('Escape');
-      await this.sleep(500);
-      return false;
+      const box = (await row.count()) ? await row.boundingBox() : undefined;
+      // The list lies below a layer that catches the clicks of Playwright.
+      if (box) await this.page.mouse.click(box.x + box.width / 2, box.y + box.height / 2);
+      else await this.page.keyboard.press('Escape');
+      return box;
     }, seconds);
-    const box = await row.boundingBox();
-    // The list lies below a layer that catches the clicks of Playwright.
-    await this.page.mouse.click(box.x + box.width / 2, box.y + box.height / 2);
     await this.sleep(800);
   }
 

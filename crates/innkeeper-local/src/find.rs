@@ -1,19 +1,17 @@
-//! Looking through directories: what Git ignores is ignored, nothing outside is seen, and it ends.
+//! Finds the files of directories that fit a query: what Git ignores is ignored, nothing outside is seen, and it ends.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ignore::{DirEntry, Walk, WalkBuilder};
+use innkeeper_std::{ConfinedRoot, IgnoreFiles, Walk, WalkEnd};
 
 use crate::rank::{Query, Rank};
 
-/// Most entries that one look-up visits, in all its directories together.
+/// Most entries that one query visits in each of its directories.
 const MAX_VISITED: usize = 200_000;
-/// Deepest directory that is looked into.
-const MAX_DEPTH: usize = 64;
-/// Where version control keeps its own files; people never mean those.
-const NOT_FOR_PEOPLE: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
 
 /// A file that fits what was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,64 +33,45 @@ impl FileHit {
 /// that starts with it, a name that contains it, a path that contains it, a path that has its
 /// letters in order; of equals the shorter one.
 ///
-/// It blocks. It looks for at most `budget`, and at most at 200,000 entries, and then returns the
-/// best of what it has seen.
+/// It blocks. It takes at most `budget`, visits at most 200,000 entries of each directory, and then returns the best
+/// files that it has seen.
 pub fn find_files(directories: &[PathBuf], query: &str, limit: usize, budget: Duration) -> Vec<FileHit> {
     let query = Query::new(query);
     let until = Instant::now() + budget;
     let mut best = Best::new(limit);
-    let mut visited = 0;
+    let walk = Walk {
+        // A subdirectory of a repository is searched as the repository says.
+        ignore: IgnoreFiles::InsideAndAbove,
+        max_entries: MAX_VISITED,
+        is_over: &|| Instant::now() >= until,
+    };
     for directory in directories {
-        // A link as a working directory is meant; one within it may lead anywhere.
-        let Ok(root) = directory.canonicalize() else {
+        // The user chose the working directory, also if it is a symlink; symlinks below it may lead anywhere.
+        let Ok(root) = ConfinedRoot::open(directory) else {
             continue;
         };
-        for entry in walk(directory) {
-            visited += 1;
-            if visited > MAX_VISITED || Instant::now() >= until {
-                return best.into_hits();
-            }
-            // What cannot be read is not shown.
-            let Ok(entry) = entry else {
-                continue;
+        let root = Arc::new(root);
+        let Ok(start) = root.existing(Path::new("")) else {
+            continue;
+        };
+        let end = walk.run(&start, &mut |found| {
+            let is_file = || {
+                let data = root.act(&found.relative, |dir, path| dir.metadata(path));
+                data.is_ok_and(|data| data.is_file())
             };
-            if is_file_within(&entry, &root)
-                && let Some(rank) = query.rank(&label(entry.path(), directory))
+            let path = directory.join(&found.relative);
+            if let Some(rank) = query.rank(&label(&path, directory))
+                && (!found.is_link || is_file())
             {
-                best.offer(rank, entry.path(), directory);
+                best.offer(rank, &path, directory);
             }
+            ControlFlow::Continue(())
+        });
+        if matches!(end, Ok(WalkEnd::Stopped)) {
+            break;
         }
     }
     best.into_hits()
-}
-
-fn walk(directory: &Path) -> Walk {
-    WalkBuilder::new(directory)
-        // Dot files are files: .github/workflows is as good a place as any.
-        .hidden(false)
-        // A .gitignore says what it says even where `git init` was never run.
-        .require_git(false)
-        // What one person's machine ignores in general is no property of the project.
-        .git_global(false)
-        .follow_links(false)
-        .max_depth(Some(MAX_DEPTH))
-        // Should the walk end early, it ends at the same place every time.
-        .sort_by_file_name(|one, other| one.cmp(other))
-        .filter_entry(|entry| entry.depth() == 0 || !NOT_FOR_PEOPLE.iter().any(|name| entry.file_name() == *name))
-        .build()
-}
-
-/// Whether an entry is a file that lies within the directory. A link to a file is one if it leads
-/// to a place within it.
-fn is_file_within(entry: &DirEntry, root: &Path) -> bool {
-    let Some(kind) = entry.file_type() else {
-        return false;
-    };
-    if !kind.is_symlink() {
-        return kind.is_file();
-    }
-    let target = entry.path().canonicalize();
-    target.is_ok_and(|target| target.starts_with(root) && target.is_file())
 }
 
 fn label(path: &Path, directory: &Path) -> String {

@@ -1,17 +1,16 @@
 //! The files of this machine, as clients reach them.
 //!
-//! `place.rs` confines: what a client may reach is opened, and nothing outside is. `forbidden.rs` says
+//! `paths.rs` confines paths to the roots that a client may reach. `forbidden.rs` says
 //! what nobody reaches. `files.rs` reads and writes a file, `entries.rs` does what is done to names,
 //! `watch.rs` tells of changes, and `way.rs` follows links where paths are compared.
 
 mod entries;
 mod files;
 mod forbidden;
-mod place;
+mod paths;
 #[cfg(all(test, unix))]
 mod tests;
 mod watch;
-mod way;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ use tokio::sync::Semaphore;
 use entries::IsOver;
 use files::invalid;
 use forbidden::Forbidden;
-use place::{Place, Reaches};
+use paths::{Grants, ResourcePath};
 use watch::Pool;
 
 /// How many do something with files at the same time; the others wait for their turn.
@@ -109,9 +108,9 @@ impl LocalResources {
     async fn run<T: Send + 'static>(
         &self,
         reaches: &[Reach],
-        work: impl FnOnce(&Self, Reaches<'_>) -> Result<T, ResourceError> + Send + 'static,
+        work: impl FnOnce(&Self, Grants<'_>) -> Result<T, ResourceError> + Send + 'static,
     ) -> Result<T, ResourceError> {
-        self.run_while_waited(reaches, |this, reaches, _| work(this, reaches))
+        self.run_while_waited(reaches, |this, grants, _| work(this, grants))
             .await
     }
 
@@ -119,7 +118,7 @@ impl LocalResources {
     async fn run_while_waited<T: Send + 'static>(
         &self,
         reaches: &[Reach],
-        work: impl FnOnce(&Self, Reaches<'_>, IsOver<'_>) -> Result<T, ResourceError> + Send + 'static,
+        work: impl FnOnce(&Self, Grants<'_>, IsOver<'_>) -> Result<T, ResourceError> + Send + 'static,
     ) -> Result<T, ResourceError> {
         let stopped = |_| ResourceError::Failed("the host is stopping".to_owned());
         let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(stopped)?;
@@ -130,13 +129,13 @@ impl LocalResources {
             // Kept until the work is over, also when nobody waits for it any more.
             let _permit = permit;
             let is_over = || is_over.load(Ordering::Relaxed);
-            let reaches = Reaches {
+            let grants = Grants {
                 reaches: &reaches,
                 forbidden: &this.forbidden,
                 made: &this.made,
                 umask: this.umask,
             };
-            work(&this, reaches, &is_over)
+            work(&this, grants, &is_over)
         });
         work.await.unwrap_or_else(|error| {
             tracing::error!(%error, "serving a file failed");
@@ -145,9 +144,9 @@ impl LocalResources {
     }
 
     /// Does something to a file that nobody else of this host may do anything to meanwhile.
-    fn locked<T>(&self, place: &Place, work: impl FnOnce() -> T) -> T {
+    fn locked<T>(&self, resource: &ResourcePath, work: impl FnOnce() -> T) -> T {
         let mut hasher = DefaultHasher::new();
-        place.canonical().hash(&mut hasher);
+        resource.canonical().hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
         let _guard = self.locks.get(index).map(|lock| lock.lock());
         work()
@@ -170,18 +169,22 @@ impl Drop for Waiting {
 impl Resources for LocalResources {
     async fn read(&self, reaches: &[Reach], uri: &str, most: usize) -> Result<Content, ResourceError> {
         let uri = uri.to_owned();
-        self.run(reaches, move |this, reaches| {
-            let place = reaches.existing("uri", &uri, false)?;
-            if place.is_root() {
+        self.run(reaches, move |this, grants| {
+            let resource = grants.existing("uri", &uri, false)?;
+            if resource.is_root() {
                 return Err(invalid("uri", format!("{uri:.300} is a directory, not a file")));
             }
-            files::read(&place, &place.spot(&this.forbidden)?, most.min(this.limits.bytes))
+            files::read(
+                &resource,
+                &resource.entry(&this.forbidden)?,
+                most.min(this.limits.bytes),
+            )
         })
         .await
     }
 
     async fn write(&self, reaches: &[Reach], write: Write) -> Result<(), ResourceError> {
-        self.run(reaches, move |this, reaches| {
+        self.run(reaches, move |this, grants| {
             if write.data.len() > this.limits.bytes {
                 let problem = format!(
                     "has more than {} bytes, the most that is written at once",
@@ -189,36 +192,36 @@ impl Resources for LocalResources {
                 );
                 return Err(invalid("data", problem));
             }
-            let place = match write.create_only {
-                true => reaches.new_target("uri", &write.uri)?,
-                false => reaches.target("uri", &write.uri)?,
+            let resource = match write.create_only {
+                true => grants.new_target("uri", &write.uri)?,
+                false => grants.target("uri", &write.uri)?,
             };
-            if place.is_root() {
+            if resource.is_root() {
                 return Err(invalid("uri", format!("{:.300} is a directory, not a file", write.uri)));
             }
-            place.make_parents()?;
-            let spot = place.spot(&this.forbidden)?;
-            this.locked(&place, || files::write(&place, &spot, &write, this.limits.bytes))
+            resource.make_parents()?;
+            let entry = resource.entry(&this.forbidden)?;
+            this.locked(&resource, || files::write(&resource, &entry, &write, this.limits.bytes))
         })
         .await
     }
 
     async fn list(&self, reaches: &[Reach], uri: &str) -> Result<Vec<Entry>, ResourceError> {
         let uri = uri.to_owned();
-        self.run(reaches, move |this, reaches| {
-            let place = reaches.existing("uri", &uri, false)?;
-            entries::list(&place, &this.forbidden, this.limits.entries)
+        self.run(reaches, move |this, grants| {
+            let resource = grants.existing("uri", &uri, false)?;
+            entries::list(&resource, &this.forbidden, this.limits.entries)
         })
         .await
     }
 
     async fn copy(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
-        self.run_while_waited(reaches, move |this, reaches, is_over| {
-            let source = reaches.existing("source", &transfer.source, false)?;
+        self.run_while_waited(reaches, move |this, grants, is_over| {
+            let source = grants.existing("source", &transfer.source, false)?;
             let is_new = transfer.fail_if_exists;
             let destination = match is_new {
-                true => reaches.new_target("destination", &transfer.destination)?,
-                false => reaches.target("destination", &transfer.destination)?,
+                true => grants.new_target("destination", &transfer.destination)?,
+                false => grants.target("destination", &transfer.destination)?,
             };
             this.locked(&destination, || {
                 entries::copy(&source, &destination, &this.forbidden, is_new, is_over)
@@ -228,9 +231,9 @@ impl Resources for LocalResources {
     }
 
     async fn rename(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
-        self.run_while_waited(reaches, move |this, reaches, is_over| {
-            let source = reaches.entry("source", &transfer.source, true)?;
-            let destination = reaches.name_to_take("destination", &transfer.destination)?;
+        self.run_while_waited(reaches, move |this, grants, is_over| {
+            let source = grants.entry("source", &transfer.source, true)?;
+            let destination = grants.name_to_take("destination", &transfer.destination)?;
             let is_new = transfer.fail_if_exists;
             this.locked(&destination, || {
                 entries::rename(&source, &destination, &this.forbidden, is_new, is_over)
@@ -241,40 +244,42 @@ impl Resources for LocalResources {
 
     async fn delete(&self, reaches: &[Reach], uri: &str, recursive: bool) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
-        self.run_while_waited(reaches, move |this, reaches, is_over| {
-            let place = reaches.entry("uri", &uri, true)?;
-            this.locked(&place, || entries::delete(&place, &this.forbidden, recursive, is_over))
+        self.run_while_waited(reaches, move |this, grants, is_over| {
+            let resource = grants.entry("uri", &uri, true)?;
+            this.locked(&resource, || {
+                entries::delete(&resource, &this.forbidden, recursive, is_over)
+            })
         })
         .await
     }
 
     async fn resolve(&self, reaches: &[Reach], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError> {
         let uri = uri.to_owned();
-        self.run(reaches, move |this, reaches| {
-            let place = match follow {
-                true => reaches.existing("uri", &uri, false)?,
-                false => reaches.entry("uri", &uri, false)?,
+        self.run(reaches, move |this, grants| {
+            let resource = match follow {
+                true => grants.existing("uri", &uri, false)?,
+                false => grants.entry("uri", &uri, false)?,
             };
-            entries::resolve(&place, &this.forbidden, follow, this.limits.bytes)
+            entries::resolve(&resource, &this.forbidden, follow, this.limits.bytes)
         })
         .await
     }
 
     async fn make_directory(&self, reaches: &[Reach], uri: &str) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
-        self.run(reaches, move |this, reaches| {
-            let place = reaches.new_target("uri", &uri)?;
-            entries::make_directory(&place, &this.forbidden)
+        self.run(reaches, move |this, grants| {
+            let resource = grants.new_target("uri", &uri)?;
+            entries::make_directory(&resource, &this.forbidden)
         })
         .await
     }
 
     async fn watch(&self, reaches: &[Reach], spec: &WatchSpec, changes: ChangeSink) -> Result<Watching, ResourceError> {
         let spec = spec.clone();
-        self.run(reaches, move |this, reaches| {
-            let place = reaches.existing("uri", &spec.uri, false)?;
-            let guard = this.watches.watch(&place, &spec, changes)?;
-            Ok(Watching::new(&place.root.reach, guard))
+        self.run(reaches, move |this, grants| {
+            let resource = grants.existing("uri", &spec.uri, false)?;
+            let guard = this.watches.watch(&resource, &spec, changes)?;
+            Ok(Watching::new(&resource.root.uri, guard))
         })
         .await
     }

@@ -18,11 +18,6 @@ const MAX_HOPS: usize = 40;
 /// How many parts of a way are looked at, of the path and of all the links on it.
 const MAX_STEPS: usize = 4_096;
 
-/// A path without links, also where it does not exist.
-pub(crate) fn without_links(path: &Path) -> PathBuf {
-    Footprint::default().resolve(path, &mut HashMap::new())
-}
-
 /// The directories that a scan listed or looked into, whether they exist or not, without links.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Footprint {

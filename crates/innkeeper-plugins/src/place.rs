@@ -14,8 +14,8 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
+use innkeeper_std::{ConfinedRoot, leads_outside, or_dot};
 
-use crate::footprint;
 use crate::limits::{MAX_BYTES, MAX_DIRECTORIES, MAX_ENTRIES};
 use crate::note::Code;
 
@@ -32,11 +32,7 @@ pub enum Links {
 /// The root of a container, opened.
 #[derive(Debug)]
 pub(crate) struct Root {
-    boundary: Dir,
-    /// The path of the boundary; files are opened through the handle, this only resolves links.
-    boundary_path: PathBuf,
-    /// The same without links, once somebody asked.
-    real_boundary: RefCell<Option<PathBuf>>,
+    boundary: ConfinedRoot,
     /// From the boundary to the root.
     prefix: PathBuf,
     links: Links,
@@ -137,11 +133,9 @@ impl Root {
     /// Opens a root whose boundary it is itself, without leaving the base on the way to it.
     pub(crate) fn open_below(base: &Path, path: &Path, links: Links) -> io::Result<Self> {
         let outer = Self::open(base, links)?;
-        let boundary = outer.with(path, |dir, path| dir.open_dir(path))?;
+        let dir = outer.with(path, |dir, path| dir.open_dir(path))?;
         Ok(Self {
-            boundary,
-            boundary_path: base.join(path),
-            real_boundary: RefCell::default(),
+            boundary: ConfinedRoot::from_dir(dir, base.join(path))?,
             ..outer
         })
     }
@@ -149,9 +143,7 @@ impl Root {
     /// Opens a root inside a boundary. The root need not exist.
     pub(crate) fn open_within(boundary: &Path, prefix: &Path, links: Links) -> io::Result<Self> {
         Ok(Self {
-            boundary: Dir::open_ambient_dir(boundary, ambient_authority())?,
-            boundary_path: boundary.to_owned(),
-            real_boundary: RefCell::default(),
+            boundary: ConfinedRoot::open(boundary)?,
             prefix: prefix.to_owned(),
             links,
             spent: Spent::default(),
@@ -172,7 +164,7 @@ impl Root {
     }
 
     pub(crate) fn look(&self, relative: &Path) -> Look {
-        let path = self.boundary_path.join(self.inside(relative));
+        let path = self.boundary.path().join(self.inside(relative));
         if let Some(directory) = path.parent() {
             self.touch(directory);
         }
@@ -198,7 +190,7 @@ impl Root {
             return Err(Refusal::Exhausted);
         }
         self.spent.directories.set(self.spent.directories.get() + 1);
-        self.touch(&self.boundary_path.join(self.inside(relative)));
+        self.touch(&self.boundary.path().join(self.inside(relative)));
         let listing = self
             .with(relative, |dir, path| dir.read_dir(path))
             .map_err(|error| refusal(&error))?;
@@ -264,25 +256,21 @@ impl Root {
     /// The path without links, by which two ways to one file are told to be one.
     pub(crate) fn real(&self, relative: &Path) -> PathBuf {
         let path = self.inside(relative);
-        match self.boundary.canonicalize(&path) {
+        match self.boundary.dir().canonicalize(&path) {
             Ok(real) => real.components().filter(|part| *part != Component::CurDir).collect(),
-            Err(_) => fs::canonicalize(self.boundary_path.join(&path)).unwrap_or(path),
+            Err(_) => fs::canonicalize(self.boundary.path().join(&path)).unwrap_or(path),
         }
     }
 
     /// Where something really is if it is a link itself.
     pub(crate) fn through_link(&self, relative: &Path) -> Option<PathBuf> {
-        let full = self.boundary_path.join(self.inside(relative));
+        let full = self.boundary.path().join(self.inside(relative));
         is_link(&full).then(|| self.real(relative))
     }
 
     /// A path that [`Self::real`] returned, from the root of the file system.
     pub(crate) fn full(&self, real: &Path) -> PathBuf {
-        let mut boundary = self.real_boundary.borrow_mut();
-        let boundary = boundary.get_or_insert_with(|| {
-            fs::canonicalize(&self.boundary_path).unwrap_or_else(|_| self.boundary_path.clone())
-        });
-        boundary.join(real)
+        self.boundary.canonical().join(real)
     }
 
     /// Whether a bound was reached, so that something may be missing.
@@ -293,7 +281,7 @@ impl Root {
     /// Whether the root could be written to, as far as its permissions tell. A root that does not
     /// exist yet is writable when the nearest directory that does is.
     pub(crate) fn is_writable(&self) -> bool {
-        let full = self.boundary_path.join(&self.prefix);
+        let full = self.boundary.path().join(&self.prefix);
         if self.leads_nowhere() {
             return false;
         }
@@ -317,7 +305,7 @@ impl Root {
 
     /// Whether there is a link to nothing on the way from the boundary to the root: no directory can be made there.
     pub(crate) fn leads_nowhere(&self) -> bool {
-        let full = self.boundary_path.join(&self.prefix);
+        let full = self.boundary.path().join(&self.prefix);
         let mut way = full.ancestors().take(self.prefix.components().count());
         way.any(|path| is_link(path) && fs::metadata(path).is_err())
     }
@@ -325,40 +313,18 @@ impl Root {
     fn inside(&self, relative: &Path) -> PathBuf {
         // Part by part: joining with nothing would leave a slash at the end, which only directories bear.
         let path: PathBuf = self.prefix.components().chain(relative.components()).collect();
-        if path.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            path
-        }
+        or_dot(&path).to_owned()
     }
 
     fn with<T>(&self, relative: &Path, act: impl Fn(&Dir, &Path) -> io::Result<T>) -> io::Result<T> {
         let path = self.inside(relative);
-        let refused = match act(&self.boundary, &path) {
-            Err(error) if leads_outside(&error) => error,
+        let refused = match self.boundary.act(&path, &act) {
+            Err(error) if self.links == Links::Followed && leads_outside(&error) => error,
             other => return other,
         };
-        // The handle refuses every absolute link, also one that leads back inside.
-        let boundary = fs::canonicalize(&self.boundary_path)?;
-        let full = self.boundary_path.join(&path);
-        let real = match fs::canonicalize(&full) {
-            // What is not there yet is outside all the same, and somebody else decides what will be there.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.links == Links::Confined => {
-                let is_inside = footprint::without_links(&full).starts_with(&boundary);
-                return Err(if is_inside { error } else { refused });
-            }
-            real => real?,
-        };
-        if let Ok(inside) = real.strip_prefix(&boundary) {
-            let inside = if inside.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                inside
-            };
-            return act(&self.boundary, inside);
-        }
-        match (self.links, real.parent(), real.file_name()) {
-            (Links::Followed, Some(parent), Some(name)) => {
+        let real = fs::canonicalize(self.boundary.path().join(&path))?;
+        match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) => {
                 let parent = Dir::open_ambient_dir(parent, ambient_authority())?;
                 act(&parent, Path::new(name))
             }
@@ -410,10 +376,4 @@ fn refusal(error: &io::Error) -> Refusal {
         ErrorKind::IsADirectory => Refusal::NotAFile,
         kind => Refusal::Unreadable(kind.to_string()),
     }
-}
-
-/// Whether an error means that a path leads out of its directory. Errors of the operating system
-/// have a number, those of the handle do not.
-fn leads_outside(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }

@@ -11,10 +11,8 @@
 
 mod burst;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +20,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use innkeeper_std::canonical_prefix;
+use innkeeper_std::watch::{DirectoryEvent, DirectoryId, DirectoryWatcher, WatchError, Watched};
 
 use crate::footprint::Footprint;
 use crate::parts::{Parts, SharedTree};
@@ -131,11 +130,7 @@ impl Drop for TreeWatcher {
 struct Task {
     sources: Sources,
     parts: Parts,
-    events: SyncSender<Message>,
-    /// Without one when the system had no more of them the last time that it was asked.
-    watcher: Option<RecommendedWatcher>,
-    /// What is watched, and which directory that was.
-    watched: BTreeMap<PathBuf, Identity>,
+    watcher: DirectoryWatcher,
     max_watches: usize,
     footprint: Footprint,
     is_complete: bool,
@@ -150,19 +145,13 @@ struct Task {
     awaiting: Vec<Done>,
 }
 
-/// What tells a directory from another one that took its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity(Option<(u64, u64)>);
-
 impl Task {
     fn new(sources: Sources, events: SyncSender<Message>) -> Self {
         let has_overflowed = Arc::new(AtomicBool::new(false));
         Self {
             sources,
             parts: Parts::default(),
-            watcher: watcher(&events, &has_overflowed),
-            events,
-            watched: BTreeMap::new(),
+            watcher: watcher(events, &has_overflowed),
             max_watches: MAX_WATCHES,
             footprint: Footprint::default(),
             is_complete: true,
@@ -181,7 +170,10 @@ impl Task {
             let new = match happened {
                 Happened::Anything => self.settle_all(),
                 Happened::At(paths) => {
-                    self.let_go(&paths);
+                    // Directories there and below may not be watched any more.
+                    for path in &paths {
+                        self.watcher.unwatch_below(path);
+                    }
                     self.parts.forget(&paths);
                     self.settle()
                 }
@@ -206,7 +198,7 @@ impl Task {
     /// Reads everything, and takes the time.
     fn settle_all(&mut self) -> SharedTree {
         let begun = Instant::now();
-        self.watch_again();
+        self.watcher.rewatch();
         self.parts.forget_all();
         let tree = self.settle();
         self.last_full = begun.elapsed();
@@ -229,57 +221,16 @@ impl Task {
         tree
     }
 
-    /// Something happened at these paths: directories there, and below, may not be watched any more.
-    fn let_go(&mut self, paths: &BTreeSet<PathBuf>) {
-        for path in paths {
-            let below: Vec<PathBuf> = self.watched_below(path).cloned().collect();
-            for lost in below {
-                self.watched.remove(&lost);
-                if let Some(watcher) = &mut self.watcher {
-                    // The watch of a directory that lives on elsewhere would stay.
-                    let _ = watcher.unwatch(&lost);
-                }
-            }
-        }
-    }
-
-    /// Watches everything once more, for events that got lost: nobody knows which watches are left. One that
-    /// is left is not given up for that, so nothing is missed meanwhile.
-    fn watch_again(&mut self) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let known = std::mem::take(&mut self.watched);
-        let (left, replaced): (Vec<_>, Vec<_>) = known
-            .into_iter()
-            .partition(|(path, identity)| *identity == Identity::of(path));
-        for (path, _) in replaced {
-            let _ = watcher.unwatch(&path);
-        }
-        for (path, identity) in left {
-            // What fails is tried again, and told from what is new, after the next scan.
-            if watcher.watch(&path, RecursiveMode::NonRecursive).is_ok() {
-                self.watched.insert(path, identity);
-            }
-        }
-    }
-
-    /// What is watched at a path and below it.
-    fn watched_below(&self, path: &Path) -> impl Iterator<Item = &PathBuf> {
-        let from = self.watched.range::<Path, _>((Bound::Included(path), Bound::Unbounded));
-        let path = path.to_owned();
-        from.map(|(watched, _)| watched)
-            .take_while(move |watched| watched.starts_with(&path))
-    }
-
     /// Of paths where something happened, those that matter: the directories above what was read are watched
     /// too, and most of what happens there is of no interest.
     fn of_interest(&self, mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
-        paths.retain(|path| self.footprint.concerns(path) || self.watched_below(path).next().is_some());
+        paths.retain(|path| self.footprint.concerns(path) || self.watcher.directories_below(path).next().is_some());
         paths
     }
 
     /// Takes note of a change that somebody waits for. `None` says that nothing depends on it.
     fn take_change(&mut self, path: &Path, done: Done) -> Option<Happened> {
-        let real = canonical(path);
+        let real = canonical_prefix(path);
         let spellings = [path, &real];
         let itself = spellings.into_iter().find(|path| self.footprint.concerns(path));
         // Directories on the way to it may be new as well: the first of them is inside one that was read.
@@ -300,48 +251,27 @@ impl Task {
     /// Watches what is not watched yet, and drops the rest. Returns what is new.
     fn watch(&mut self) -> BTreeSet<PathBuf> {
         let mut new = BTreeSet::new();
-        if self.watcher.is_none() {
-            // Somebody else may have let go of one.
-            self.watcher = watcher(&self.events, &self.has_overflowed);
-        }
-        let Some(watcher) = &mut self.watcher else {
+        // Without a watcher the next scan asks again: another program may have given one back.
+        if self.watcher.open().is_err() {
             self.is_complete = false;
             return new;
-        };
+        }
         let mut wanted = self.parts.watch_points();
         self.is_complete = wanted.len() <= self.max_watches;
         if let Some(last) = wanted.iter().nth(self.max_watches).cloned() {
             wanted.split_off(&last);
         }
-        let gone: Vec<PathBuf> = self
-            .watched
-            .keys()
-            .filter(|path| !wanted.contains(*path))
-            .cloned()
-            .collect();
+        let watched = self.watcher.directories().filter(|path| !wanted.contains(*path));
+        let gone: Vec<PathBuf> = watched.map(Path::to_owned).collect();
         for path in gone {
-            let _ = watcher.unwatch(&path);
-            self.watched.remove(&path);
+            self.watcher.unwatch(&path);
         }
         for path in wanted {
-            let identity = Identity::of(&path);
-            match self.watched.get(&path) {
-                Some(known) if *known == identity => continue,
-                // Something else took its place; the old watch is of no use.
-                Some(_) => {
-                    let _ = watcher.unwatch(&path);
-                }
-                None => {}
-            }
-            match watcher.watch(&path, RecursiveMode::NonRecursive) {
-                Ok(()) => {
-                    self.watched.insert(path.clone(), identity);
-                    new.insert(path);
-                }
-                Err(error) => {
-                    self.watched.remove(&path);
-                    self.is_complete &= !is_a_limit(&error, &path);
-                }
+            match self.watcher.watch(&path, DirectoryId::of_path(&path)) {
+                Ok(Watched::Known) => {}
+                Ok(Watched::New | Watched::Replaced) => drop(new.insert(path)),
+                Err(WatchError::Limit) => self.is_complete = false,
+                Err(WatchError::Unwatchable) => {}
             }
         }
         new
@@ -406,26 +336,6 @@ impl Task {
     }
 }
 
-/// Whether a directory is not watched because the system has no more watches. One that vanished meanwhile is
-/// noticed from above, and one that nobody may list keeps its secrets: to look there all the time helps nobody.
-fn is_a_limit(error: &notify::Error, path: &Path) -> bool {
-    match &error.kind {
-        notify::ErrorKind::PathNotFound => false,
-        notify::ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => false,
-        _ => path.is_dir(),
-    }
-}
-
-/// A path without links, as far as it is there.
-fn canonical(path: &Path) -> PathBuf {
-    let mut ancestors = path.ancestors();
-    let found = ancestors.find_map(|ancestor| Some((fs::canonicalize(ancestor).ok()?, ancestor)));
-    match found {
-        Some((real, ancestor)) => real.join(path.strip_prefix(ancestor).unwrap_or_else(|_| Path::new(""))),
-        None => path.to_owned(),
-    }
-}
-
 /// How long nothing is read without a reason.
 fn pause(is_complete: bool, last_full: Duration) -> Duration {
     match is_complete {
@@ -434,41 +344,24 @@ fn pause(is_complete: bool, last_full: Duration) -> Duration {
     }
 }
 
-/// Asks the system for a watcher, of which it has only so many.
-fn watcher(events: &SyncSender<Message>, has_overflowed: &Arc<AtomicBool>) -> Option<RecommendedWatcher> {
-    let (events, overflow) = (events.clone(), Arc::clone(has_overflowed));
-    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+/// Turns events into messages. It never waits: the thread that calls it takes events from the operating system.
+fn watcher(events: SyncSender<Message>, has_overflowed: &Arc<AtomicBool>) -> DirectoryWatcher {
+    let overflow = Arc::clone(has_overflowed);
+    // The number of watches is limited by who asks for them.
+    DirectoryWatcher::new(usize::MAX, move |event| {
         let message = match event {
-            // Reading is what scans do themselves.
-            Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
-            Ok(event) if event.need_rescan() => Message::Lost,
-            Ok(event) => Message::Happened(event.paths),
-            Err(_) => Message::Lost,
+            DirectoryEvent::Changed { paths, .. } => Message::Happened(paths),
+            DirectoryEvent::Lost => Message::Lost,
         };
-        // Never waits: the thread that calls this must go on taking events from the system.
         if events.try_send(message).is_err() {
             overflow.store(true, Ordering::Release);
         }
-    });
-    watcher.ok()
-}
-
-impl Identity {
-    fn of(path: &Path) -> Self {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            Self(fs::metadata(path).ok().map(|data| (data.dev(), data.ino())))
-        }
-        #[cfg(not(unix))]
-        {
-            Self(fs::metadata(path).ok().map(|_| (0, 0)))
-        }
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -505,20 +398,6 @@ mod tests {
             assert_eq!(pause(false, millis(took)), millis(rests), "{took}");
         }
         assert_eq!(pause(true, millis(1)), SAFETY_SCAN);
-    }
-
-    /// A parent that nobody may list is no reason to read everything again and again.
-    #[test]
-    fn d62_what_may_not_be_watched_is_no_limit_of_the_system() {
-        let temp = tempfile::tempdir().unwrap();
-        let denied = notify::Error::io(std::io::ErrorKind::PermissionDenied.into());
-        assert!(!is_a_limit(&denied, temp.path()));
-        let full = notify::Error::new(notify::ErrorKind::MaxFilesWatch);
-        assert!(is_a_limit(&full, temp.path()));
-        assert!(
-            !is_a_limit(&full, &temp.path().join("gone")),
-            "it is noticed from above"
-        );
     }
 
     /// A log that somebody writes all the time is a burst after another, and none of them may put off the look
@@ -578,9 +457,9 @@ mod tests {
         };
         let (messages, _inbox) = sync_channel(MAX_WAITING);
         let mut task = Task::new(sources, messages);
-        task.watcher = None;
+        task.watcher.close();
         task.settle_all();
-        assert!(task.watcher.is_some() && !task.watched.is_empty());
+        assert!(task.watcher.is_open() && task.watcher.directories().len() > 0);
         assert!(task.is_complete);
     }
 }

@@ -6,10 +6,11 @@
 //! - **Processes** (feature `processes`). A [`Group`] ends together with every process that it started. Its
 //!   environment has the variables that programs need and no secret ([`needed_variables`], T15), and its files get
 //!   the permissions of the user's files ([`with_umask`]).
-//! - **Files** (feature `files`). A path is resolved once, within an opened directory ([`without_links`]), and
-//!   its last name is never followed after that ([`open_regular`]). A file appears complete or not at all
-//!   ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
-//!   of any depth.
+//! - **Files** (feature `files`). A [`ConfinedRoot`] is opened once, and no path below it leads outside. A path is
+//!   resolved once ([`ConfinedPath`]), and its last name is never followed after that. A file appears complete or not
+//!   at all ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
+//!   of any depth. With the feature `walk`, [`Walk`] visits the files that Git does not ignore.
+//! - **Watches** (feature `watch`): one `DirectoryWatcher` for many directories.
 //! - **Server-sent events** ([`event_stream`]) with a bound on each.
 //! - **Locks** ([`sync`]) that a panic does not poison.
 //! - **Texts** ([`text`]) shortened at a character boundary.
@@ -44,9 +45,15 @@ mod files;
 mod processes;
 pub mod sync;
 pub mod text;
+#[cfg(feature = "watch")]
+pub mod watch;
 
+#[cfg(feature = "walk")]
+pub use files::walking::{IgnoreFiles, Walk, WalkEnd, WalkedFile};
 #[cfg(feature = "files")]
 pub use files::{
+    confined::{ConfinedPath, ConfinedRoot, ExactError, TargetError, open_descendant, real_path},
+    following::{FollowedPath, canonical_prefix, follow},
     making::{create_directories, create_directory},
     opening::{Opened, do_not_wait, open_child, open_regular, read_whole},
     removing::remove_all,

@@ -6,12 +6,13 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
-use innkeeper_std::{Opened, UNNAMED, Unnamed, create_directory, open_child, open_regular, remove_all, rename_to_free};
+use innkeeper_std::{
+    Opened, UNNAMED, Unnamed, create_directory, follow, open_child, open_regular, remove_all, rename_to_free,
+};
 
 use super::files::{self, invalid};
 use super::forbidden::Forbidden;
-use super::place::{Place, Spot, problem};
-use super::way::follow;
+use super::paths::{DirEntryRef, ResourcePath, problem};
 
 /// Most files and directories that are copied at once.
 const MAX_COPIED: usize = 100_000;
@@ -26,27 +27,27 @@ const COPIED_AT_ONCE: u64 = 64 << 20;
 pub(crate) type IsOver<'a> = &'a dyn Fn() -> bool;
 
 /// Lists a directory, by name (RES-09).
-pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<Vec<Entry>, ResourceError> {
+pub(crate) fn list(resource: &ResourcePath, forbidden: &Forbidden, most: usize) -> Result<Vec<Entry>, ResourceError> {
     let failed = |error: io::Error| match error.kind() {
-        ErrorKind::NotADirectory => invalid("uri", format!("{:.300} is not a directory", place.uri)),
-        _ => problem(&place.uri, &error),
+        ErrorKind::NotADirectory => invalid("uri", format!("{:.300} is not a directory", resource.uri)),
+        _ => problem(&resource.uri, &error),
     };
     // Its own name tells a file from a directory that is not there.
-    if !place.is_root() {
-        let spot = place.spot(forbidden)?;
-        let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+    if !resource.is_root() {
+        let entry = resource.entry(forbidden)?;
+        let data = entry.dir.symlink_metadata(&entry.name).map_err(failed)?;
         if !data.is_dir() {
             return Err(failed(ErrorKind::NotADirectory.into()));
         }
     }
-    let dir = place.open_dir(forbidden)?;
+    let dir = resource.open_dir(forbidden)?;
     let mut entries = Vec::new();
     for entry in dir.entries().map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entries.len() >= most {
             let problem = format!(
                 "{:.300} has more than {most} entries, the most that are listed",
-                place.uri
+                resource.uri
             );
             return Err(invalid("uri", problem));
         }
@@ -54,7 +55,7 @@ pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<
         let kind = entry.file_type().map_err(failed)?;
         // A link is what it leads to, as long as that is in the same place.
         let is_dir = match kind.is_symlink() {
-            true => place.leads_to_directory(&name),
+            true => resource.leads_to_directory(&name),
             false => kind.is_dir(),
         };
         // A name that is no text cannot be said here, and one that almost is would name another file.
@@ -72,23 +73,23 @@ pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<
 
 /// Says what is there (RES-12).
 pub(crate) fn resolve(
-    place: &Place,
+    resource: &ResourcePath,
     forbidden: &Forbidden,
     follow: bool,
     most: usize,
 ) -> Result<ResourceInfo, ResourceError> {
-    let failed = |error: io::Error| problem(&place.uri, &error);
+    let failed = |error: io::Error| problem(&resource.uri, &error);
     let uri = if follow {
-        place.canonical_uri()
+        resource.canonical_uri()
     } else {
-        place.uri.clone()
+        resource.uri.clone()
     };
-    if place.is_root() {
-        let data = place.open_dir(forbidden)?.dir_metadata().map_err(failed)?;
+    if resource.is_root() {
+        let data = resource.open_dir(forbidden)?.dir_metadata().map_err(failed)?;
         return Ok(info(uri, ResourceKind::Directory, &data));
     }
-    let spot = place.spot(forbidden)?;
-    let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+    let entry = resource.entry(forbidden)?;
+    let data = entry.dir.symlink_metadata(&entry.name).map_err(failed)?;
     if data.is_symlink() {
         return Ok(info(uri, ResourceKind::Symlink, &data));
     }
@@ -97,10 +98,10 @@ pub(crate) fn resolve(
     }
     let mut info = info(uri, ResourceKind::File, &data);
     // What is not a regular file has no content to tell the version of.
-    if let Opened::File(file) = open_regular(&spot.dir, &spot.name).map_err(failed)? {
+    if let Opened::File(file) = open_regular(&entry.dir, &entry.name).map_err(failed)? {
         info.etag = Some(files::etag(&file, most).map_err(failed)?);
         info.size = Some(data.len());
-        info.content_type = innkeeper_host::content_type(&place.canonical(), &[]);
+        info.content_type = innkeeper_host::content_type(&resource.canonical(), &[]);
     }
     Ok(info)
 }
@@ -122,52 +123,52 @@ fn info(uri: String, kind: ResourceKind, data: &cap_std::fs::Metadata) -> Resour
 }
 
 /// Makes a directory and those it is in (RES-13).
-pub(crate) fn make_directory(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError> {
-    if place.is_root() {
+pub(crate) fn make_directory(resource: &ResourcePath, forbidden: &Forbidden) -> Result<(), ResourceError> {
+    if resource.is_root() {
         return Ok(());
     }
-    place.make_parents()?;
-    let spot = place.spot(forbidden)?;
-    match create_directory(&spot.dir, &spot.name, place.root.umask) {
+    resource.make_parents()?;
+    let entry = resource.entry(forbidden)?;
+    match create_directory(&entry.dir, &entry.name, resource.root.umask) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let data = spot.dir.symlink_metadata(&spot.name);
+            let data = entry.dir.symlink_metadata(&entry.name);
             if data.is_ok_and(|data| data.is_dir()) {
                 return Ok(());
             }
-            let problem = format!("{:.300} exists, and is no directory", place.uri);
+            let problem = format!("{:.300} exists, and is no directory", resource.uri);
             Err(ResourceError::Exists(problem))
         }
-        Err(error) => Err(problem(&place.uri, &error)),
+        Err(error) => Err(problem(&resource.uri, &error)),
     }
 }
 
 /// Deletes something by its name; a link goes, and not what it leads to (RES-11).
 pub(crate) fn delete(
-    place: &Place,
+    resource: &ResourcePath,
     forbidden: &Forbidden,
     recursive: bool,
     is_over: IsOver<'_>,
 ) -> Result<(), ResourceError> {
-    let failed = |error: io::Error| problem(&place.uri, &error);
-    let spot = place.spot(forbidden)?;
-    check_whole(place, forbidden)?;
-    let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+    let failed = |error: io::Error| problem(&resource.uri, &error);
+    let entry = resource.entry(forbidden)?;
+    check_whole(resource, forbidden)?;
+    let data = entry.dir.symlink_metadata(&entry.name).map_err(failed)?;
     if !data.is_dir() {
-        return spot.dir.remove_file(&spot.name).map_err(failed);
+        return entry.dir.remove_file(&entry.name).map_err(failed);
     }
     if recursive {
-        remove_all(&spot.dir, &spot.name, is_over).map_err(failed)
+        remove_all(&entry.dir, &entry.name, is_over).map_err(failed)
     } else {
-        spot.dir.remove_dir(&spot.name).map_err(failed)
+        entry.dir.remove_dir(&entry.name).map_err(failed)
     }
 }
 
 /// Nothing that the host's own data is in goes as a whole, and nothing takes its place: what had the name
 /// before is removed (SEC-03).
-fn check_whole(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError> {
-    if forbidden.is_within(&place.canonical()) {
-        let problem = format!("the host's own data is in {:.300}", place.uri);
+fn check_whole(resource: &ResourcePath, forbidden: &Forbidden) -> Result<(), ResourceError> {
+    if forbidden.is_within(&resource.canonical()) {
+        let problem = format!("the host's own data is in {:.300}", resource.uri);
         return Err(ResourceError::Refused(problem));
     }
     Ok(())
@@ -176,8 +177,8 @@ fn check_whole(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError
 /// Copies a file or a directory (RES-10). What is unfinished has another name, and a copy that fails
 /// leaves what was there.
 pub(crate) fn copy(
-    source: &Place,
-    destination: &Place,
+    source: &ResourcePath,
+    destination: &ResourcePath,
     forbidden: &Forbidden,
     fail_if_exists: bool,
     is_over: IsOver<'_>,
@@ -185,9 +186,9 @@ pub(crate) fn copy(
     check_apart(source, destination)?;
     check_whole(source, forbidden)?;
     check_whole(destination, forbidden)?;
-    let from = source.spot(forbidden)?;
+    let from = source.entry(forbidden)?;
     destination.make_parents()?;
-    let to = destination.spot(forbidden)?;
+    let to = destination.entry(forbidden)?;
     if fail_if_exists && to.dir.symlink_metadata(&to.name).is_ok() {
         let problem = format!("{:.300} exists already", destination.uri);
         return Err(ResourceError::Exists(problem));
@@ -210,7 +211,7 @@ pub(crate) fn copy(
 }
 
 /// Gives what is finished its name, over what has it now.
-fn put(new: Unnamed<'_, Copied>, to: &Spot, is_new: bool) -> io::Result<()> {
+fn put(new: Unnamed<'_, Copied>, to: &DirEntryRef, is_new: bool) -> io::Result<()> {
     let old = to.dir.symlink_metadata(&to.name).ok();
     let in_the_way = old.is_some_and(|old| old.is_dir() || *new.made() == Copied::Directory);
     if is_new || !in_the_way {
@@ -335,7 +336,7 @@ fn fill(from: &Dir, to: &Dir, room: &mut Room<'_>, depth: usize) -> io::Result<(
     Ok(())
 }
 
-fn check_apart(source: &Place, destination: &Place) -> Result<(), ResourceError> {
+fn check_apart(source: &ResourcePath, destination: &ResourcePath) -> Result<(), ResourceError> {
     let (from, to) = (source.canonical(), destination.canonical());
     if from.starts_with(&to) || to.starts_with(&from) {
         let problem = "must be neither the source, nor in it, nor around it".to_owned();
@@ -346,7 +347,7 @@ fn check_apart(source: &Place, destination: &Place) -> Result<(), ResourceError>
 
 /// A link never takes the name of what it leads to, or of what that is in: it would lead to itself, and what
 /// it led to would be gone.
-fn check_leads_elsewhere(source: &Place, destination: &Place) -> Result<(), ResourceError> {
+fn check_leads_elsewhere(source: &ResourcePath, destination: &ResourcePath) -> Result<(), ResourceError> {
     let to = destination.canonical();
     let way = follow(&source.canonical());
     let is_lost = way.links.iter().chain([&way.end]).any(|step| step.starts_with(&to));
@@ -359,8 +360,8 @@ fn check_leads_elsewhere(source: &Place, destination: &Place) -> Result<(), Reso
 
 /// Moves a file or a directory (RES-10). A link is moved as it is, and what takes a name takes it from a link.
 pub(crate) fn rename(
-    source: &Place,
-    destination: &Place,
+    source: &ResourcePath,
+    destination: &ResourcePath,
     forbidden: &Forbidden,
     fail_if_exists: bool,
     is_over: IsOver<'_>,
@@ -369,12 +370,12 @@ pub(crate) fn rename(
     check_leads_elsewhere(source, destination)?;
     check_whole(source, forbidden)?;
     check_whole(destination, forbidden)?;
-    let from = source.spot(forbidden)?;
+    let from = source.entry(forbidden)?;
     from.dir
         .symlink_metadata(&from.name)
         .map_err(|error| problem(&source.uri, &error))?;
     destination.make_parents()?;
-    let to = destination.spot(forbidden)?;
+    let to = destination.entry(forbidden)?;
     let moved = if fail_if_exists {
         rename_to_free(&from.dir, &from.name, &to.dir, &to.name)
     } else {
@@ -391,7 +392,7 @@ pub(crate) fn rename(
     }
 }
 
-fn rename_over(from: &Spot, to: &Spot) -> io::Result<()> {
+fn rename_over(from: &DirEntryRef, to: &DirEntryRef) -> io::Result<()> {
     match from.dir.rename(&from.name, &to.dir, &to.name) {
         Err(error)
             if matches!(

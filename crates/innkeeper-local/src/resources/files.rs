@@ -9,11 +9,11 @@ use innkeeper_host::{Content, ResourceError, content_type};
 use innkeeper_std::{Opened, Unnamed, do_not_wait, open_regular, read_whole};
 use sha2::{Digest as _, Sha256};
 
-use super::place::{Place, Spot, problem};
+use super::paths::{DirEntryRef, ResourcePath, problem};
 
 /// The regular file under a name, or what to say instead.
-pub(crate) fn regular(uri: &str, spot: &Spot) -> Result<fs::File, ResourceError> {
-    match open_regular(&spot.dir, &spot.name).map_err(|error| problem(uri, &error))? {
+pub(crate) fn regular(uri: &str, entry: &DirEntryRef) -> Result<fs::File, ResourceError> {
+    match open_regular(&entry.dir, &entry.name).map_err(|error| problem(uri, &error))? {
         Opened::File(file) => Ok(file),
         Opened::Directory => Err(invalid("uri", format!("{uri:.300} is a directory, not a file"))),
         Opened::Special => Err(ResourceError::Refused(format!(
@@ -27,10 +27,10 @@ pub(crate) fn invalid(field: &'static str, problem: String) -> ResourceError {
 }
 
 /// Reads a file of at most `most` bytes.
-pub(crate) fn read(place: &Place, spot: &Spot, most: usize) -> Result<Content, ResourceError> {
-    let file = regular(&place.uri, spot)?;
-    let bytes = read_at_most(&place.uri, file, most)?;
-    let content_type = content_type(&place.canonical(), &bytes);
+pub(crate) fn read(resource: &ResourcePath, entry: &DirEntryRef, most: usize) -> Result<Content, ResourceError> {
+    let file = regular(&resource.uri, entry)?;
+    let bytes = read_at_most(&resource.uri, file, most)?;
+    let content_type = content_type(&resource.canonical(), &bytes);
     Ok(Content { bytes, content_type })
 }
 
@@ -77,9 +77,14 @@ fn marks(data: &fs::Metadata) -> String {
 
 /// Writes a file. The caller holds the lock of its name, so that what is checked is what is written
 /// (RES-08).
-pub(crate) fn write(place: &Place, spot: &Spot, write: &Write, most: usize) -> Result<(), ResourceError> {
-    let uri = &place.uri;
-    let old = match regular(uri, spot) {
+pub(crate) fn write(
+    resource: &ResourcePath,
+    entry: &DirEntryRef,
+    write: &Write,
+    most: usize,
+) -> Result<(), ResourceError> {
+    let uri = &resource.uri;
+    let old = match regular(uri, entry) {
         Ok(file) => Some(file),
         Err(ResourceError::NotFound(_)) => None,
         Err(error) => return Err(error),
@@ -98,11 +103,11 @@ pub(crate) fn write(place: &Place, spot: &Spot, write: &Write, most: usize) -> R
         }
     }
     if let Some(old) = &old {
-        check_writable(uri, spot)?;
+        check_writable(uri, entry)?;
         let is_plain_append = write.mode == WriteMode::Append && write.position == 0;
         if is_plain_append && has_one_name(old) {
             // The operating system finds the end, also while others append (RES-06).
-            return append(uri, spot, &write.data);
+            return append(uri, entry, &write.data);
         }
     }
     let before = match &old {
@@ -118,7 +123,7 @@ pub(crate) fn write(place: &Place, spot: &Spot, write: &Write, most: usize) -> R
         None => Vec::new(),
     };
     let after = combine(before, write)?;
-    replace(spot, &after, old.as_ref(), place.root.umask).map_err(|error| problem(uri, &error))
+    replace(entry, &after, old.as_ref(), resource.root.umask).map_err(|error| problem(uri, &error))
 }
 
 /// Puts the new bytes where they belong among the old ones (RES-05).
@@ -144,11 +149,11 @@ fn combine(mut old: Vec<u8>, write: &Write) -> Result<Vec<u8>, ResourceError> {
 }
 
 /// Taking a file's name needs no right to write it, but people who took that right away meant it.
-fn check_writable(uri: &str, spot: &Spot) -> Result<(), ResourceError> {
+fn check_writable(uri: &str, entry: &DirEntryRef) -> Result<(), ResourceError> {
     let mut options = OpenOptions::new();
     options.write(true);
     do_not_wait(&mut options);
-    let opened = spot.dir.open_with(&spot.name, &options);
+    let opened = entry.dir.open_with(&entry.name, &options);
     opened.map(|_| ()).map_err(|error| problem(uri, &error))
 }
 
@@ -163,13 +168,13 @@ fn has_one_name(_: &fs::File) -> bool {
     true
 }
 
-fn append(uri: &str, spot: &Spot, data: &[u8]) -> Result<(), ResourceError> {
+fn append(uri: &str, entry: &DirEntryRef, data: &[u8]) -> Result<(), ResourceError> {
     let mut options = OpenOptions::new();
     options.append(true);
     do_not_wait(&mut options);
-    let opened = spot
+    let opened = entry
         .dir
-        .open_with(&spot.name, &options)
+        .open_with(&entry.name, &options)
         .map(cap_std::fs::File::into_std);
     let written = opened.and_then(|mut file| {
         if !file.metadata()?.is_file() {
@@ -183,7 +188,7 @@ fn append(uri: &str, spot: &Spot, data: &[u8]) -> Result<(), ResourceError> {
 
 /// Writes the new file beside the old one, and gives it its name: whoever reads finds one of them,
 /// whole, also after a crash (F20). Other names of the old file keep what they had.
-pub(crate) fn replace(spot: &Spot, bytes: &[u8], old: Option<&fs::File>, umask: Option<u32>) -> io::Result<()> {
-    let new = Unnamed::file(&spot.dir, bytes, old, umask)?;
-    new.take_name(&spot.name, old.is_none())
+pub(crate) fn replace(entry: &DirEntryRef, bytes: &[u8], old: Option<&fs::File>, umask: Option<u32>) -> io::Result<()> {
+    let new = Unnamed::file(&entry.dir, bytes, old, umask)?;
+    new.take_name(&entry.name, old.is_none())
 }

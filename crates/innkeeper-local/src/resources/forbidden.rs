@@ -4,12 +4,10 @@
 //! system shows of processes and devices are no files of a project: the environment of a process has
 //! its keys.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use innkeeper_host::ResourceError;
-
-use super::way::{Way, follow};
+use innkeeper_std::{FollowedPath, canonical_prefix, follow};
 
 /// Directories that are out of bounds.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +29,8 @@ impl Forbidden {
         let mut forbidden = Self::default();
         for path in own {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let Way { links, end } = follow(&path);
-            add(&mut forbidden.own, canonical(&end));
+            let FollowedPath { links, end } = follow(&path);
+            add(&mut forbidden.own, canonical_prefix(&end));
             // By the names that the host will use, too.
             add(&mut forbidden.own, end);
             add(&mut forbidden.own, path);
@@ -73,14 +71,4 @@ fn add(paths: &mut Vec<PathBuf>, path: PathBuf) {
     if !paths.contains(&path) {
         paths.push(path);
     }
-}
-
-/// The path as the operating system spells it, as far as it exists.
-fn canonical(path: &Path) -> PathBuf {
-    let mut known = path.ancestors().filter_map(|part| {
-        let canonical = fs::canonicalize(part).ok()?;
-        let rest = path.strip_prefix(part).ok()?;
-        Some(canonical.components().chain(rest.components()).collect())
-    });
-    known.next().unwrap_or_else(|| path.to_owned())
 }

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 
 use super::ResourceLimits;
 use super::forbidden::Forbidden;
-use super::place::{Place, problem};
+use super::paths::{ResourcePath, problem};
 use crate::uri;
 use notices::{Mailbox, Notices};
 use patterns::Patterns;
@@ -109,7 +109,7 @@ impl Pool {
     /// Watches until what it returns is dropped. It blocks: patterns are built, and everything is looked at.
     pub(super) fn watch(
         &self,
-        place: &Place,
+        resource: &ResourcePath,
         spec: &WatchSpec,
         sink: ChangeSink,
     ) -> Result<impl Send + Sync + use<>, ResourceError> {
@@ -123,7 +123,7 @@ impl Pool {
         let excludes = Patterns::new("excludes", &excluded)?;
         let path = uri::to_exact_path("uri", &spec.uri)?;
         // Never more than one look at the same thing: a second one finds the first.
-        let (shared, is_file) = self.find_or_open(place, spec.recursive, excluded, excludes)?;
+        let (shared, is_file) = self.find_or_open(resource, spec.recursive, excluded, excludes)?;
         let mut listeners = shared.listeners.lock();
         let id = listeners.next;
         listeners.next += 1;
@@ -141,16 +141,16 @@ impl Pool {
 
     fn find_or_open(
         &self,
-        place: &Place,
+        resource: &ResourcePath,
         recursive: bool,
         excluded: Vec<String>,
         excludes: Patterns,
     ) -> Result<(Arc<Shared>, bool), ResourceError> {
-        let full = place.canonical();
-        let is_file = !place.is_root() && {
-            let spot = place.spot(&self.forbidden)?;
-            let data = spot.dir.symlink_metadata(&spot.name);
-            !data.map_err(|error| problem(&place.uri, &error))?.is_dir()
+        let full = resource.canonical();
+        let is_file = !resource.is_root() && {
+            let entry = resource.entry(&self.forbidden)?;
+            let data = entry.dir.symlink_metadata(&entry.name);
+            !data.map_err(|error| problem(&resource.uri, &error))?.is_dir()
         };
         let (base, only) = match (is_file, full.parent(), full.file_name()) {
             (true, Some(parent), Some(name)) => (parent.to_owned(), Some(name.to_owned())),

@@ -5,12 +5,12 @@
 //! that several want to hear of is watched once.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_std::sync::Mutex;
-use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use innkeeper_std::watch::{DirectoryEvent, DirectoryId, DirectoryWatcher, WatchError, Watched};
 use tokio::sync::Notify;
 
 use super::tree::Hints;
@@ -55,47 +55,43 @@ impl Mailbox {
     }
 }
 
-/// What tells one directory from another that has its name later.
-pub(super) type Identity = (u64, u64);
-
 /// The watcher, and who hears of what.
 #[derive(Debug, Clone)]
 pub(super) struct Notices {
-    /// Most directories that are watched.
-    most: usize,
     /// Locked by the thread of the watcher, so never while that is waited for.
     routes: Arc<Mutex<Routes>>,
-    watched: Arc<Mutex<Watched>>,
+    watched: Arc<Mutex<Enrolled>>,
 }
 
 /// Who enrolled for each directory.
 type Routes = HashMap<PathBuf, Vec<(u64, Arc<Mailbox>)>>;
 
-#[derive(Debug, Default)]
-struct Watched {
-    watcher: Option<RecommendedWatcher>,
-    directories: HashMap<PathBuf, Identity>,
-    enrolled: usize,
+#[derive(Debug)]
+struct Enrolled {
+    watcher: DirectoryWatcher,
+    count: usize,
     next: u64,
 }
 
 impl Notices {
     pub(super) fn new(most: usize) -> Self {
+        let routes: Arc<Mutex<Routes>> = Arc::default();
+        let of_watcher = Arc::clone(&routes);
         Self {
-            most,
-            routes: Arc::default(),
-            watched: Arc::default(),
+            routes,
+            watched: Arc::new(Mutex::new(Enrolled {
+                watcher: DirectoryWatcher::new(most, move |event| pass_on(&of_watcher, event)),
+                count: 0,
+                next: 0,
+            })),
         }
     }
 
     /// Makes room for somebody who will hear of directories.
-    pub(super) fn enrol(&self, mailbox: Arc<Mailbox>) -> notify::Result<Enrolment> {
+    pub(super) fn enrol(&self, mailbox: Arc<Mailbox>) -> io::Result<Enrolment> {
         let mut watched = self.watched.lock();
-        if watched.watcher.is_none() {
-            let routes = Arc::clone(&self.routes);
-            watched.watcher = Some(notify::recommended_watcher(move |event| pass_on(&routes, event))?);
-        }
-        watched.enrolled += 1;
+        watched.watcher.open()?;
+        watched.count += 1;
         watched.next += 1;
         Ok(Enrolment {
             notices: self.clone(),
@@ -117,17 +113,15 @@ impl Notices {
         }
         routes.remove(path);
         drop(routes);
-        watched.forget(path);
+        watched.watcher.unwatch(path);
     }
 
     fn leave_all(&self, id: u64, paths: HashSet<PathBuf>) {
         let mut watched = self.watched.lock();
-        watched.enrolled = watched.enrolled.saturating_sub(1);
-        if watched.enrolled == 0 {
-            // The watcher forgets everything by itself.
+        watched.count = watched.count.saturating_sub(1);
+        if watched.count == 0 {
             self.routes.lock().clear();
-            watched.directories.clear();
-            watched.watcher = None;
+            watched.watcher.close();
             return;
         }
         drop(watched);
@@ -139,17 +133,7 @@ impl Notices {
     /// How many directories are watched.
     #[cfg(all(test, unix))]
     pub(super) fn directories(&self) -> usize {
-        self.watched.lock().directories.len()
-    }
-}
-
-impl Watched {
-    fn forget(&mut self, path: &Path) {
-        if self.directories.remove(path).is_some()
-            && let Some(watcher) = &mut self.watcher
-        {
-            let _ = watcher.unwatch(path);
-        }
+        self.watched.lock().watcher.directories().len()
     }
 }
 
@@ -164,13 +148,8 @@ pub(super) struct Enrolment {
 
 impl Enrolment {
     /// Hears of a directory from now on, also when it is another one of the same name by now.
-    pub(super) fn watch(&mut self, path: &Path, identity: Identity) -> notify::Result<()> {
-        let mut watched = self.notices.watched.lock();
-        let known = watched.directories.get(path).copied();
-        if known.is_none() && watched.directories.len() >= self.notices.most {
-            return Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch));
-        }
-        // First, so that nothing is missed.
+    pub(super) fn watch(&mut self, path: &Path, id: DirectoryId) -> Result<(), WatchError> {
+        // Routes come first, so that nothing is missed.
         let mut routes = self.notices.routes.lock();
         let hearing = routes.entry(path.to_owned()).or_default();
         if hearing.iter().all(|(id, _)| *id != self.id) {
@@ -178,34 +157,20 @@ impl Enrolment {
         }
         drop(routes);
         self.paths.insert(path.to_owned());
-        let is_another = known.is_some_and(|known| known != identity);
-        if is_another {
-            watched.forget(path);
-        }
-        // Where watching again is for nothing, it is still there; a number that is used again is not told from
-        // the one before.
-        let is_kept = known.is_some() && !is_another && !cfg!(target_os = "linux");
-        let outcome = match &mut watched.watcher {
-            Some(watcher) if !is_kept => watcher.watch(path, RecursiveMode::NonRecursive),
-            Some(_) | None => Ok(()),
-        };
-        if outcome.is_ok() {
-            watched.directories.insert(path.to_owned(), identity);
-        }
-        drop(watched);
-        match &outcome {
+        let outcome = self.notices.watched.lock().watcher.watch_anew(path, id);
+        match outcome {
             // The others heard nothing in between.
-            Ok(()) if is_another => {
+            Ok(Watched::Replaced) => {
                 let routes = self.notices.routes.lock();
                 let others = routes.get(path).into_iter().flatten();
                 others
                     .filter(|(id, _)| *id != self.id)
                     .for_each(|(_, mailbox)| mailbox.hint(path, true));
             }
-            Ok(()) => {}
+            Ok(Watched::New | Watched::Known) => {}
             Err(_) => self.unwatch(path),
         }
-        outcome
+        outcome.map(drop)
     }
 
     /// Hears no more of a directory.
@@ -228,36 +193,19 @@ impl Drop for Enrolment {
     }
 }
 
-fn pass_on(routes: &Mutex<Routes>, event: notify::Result<Event>) {
-    // Looking at a directory is no change of it.
-    if event.as_ref().is_ok_and(|event| is_access(event.kind)) {
-        return;
-    }
+fn pass_on(routes: &Mutex<Routes>, event: DirectoryEvent) {
     let routes = routes.lock();
     match event {
-        Ok(event) if !event.need_rescan() => {
-            let may_be_away = matches!(
-                event.kind,
-                EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) | EventKind::Any
-            );
-            for path in &event.paths {
+        DirectoryEvent::Changed { paths, may_be_moved } => {
+            for path in &paths {
                 let around = path.parent().and_then(|parent| routes.get(parent));
                 let hearing = routes.get(path).into_iter().chain(around).flatten();
-                hearing.for_each(|(_, mailbox)| mailbox.hint(path, may_be_away));
+                hearing.for_each(|(_, mailbox)| mailbox.hint(path, may_be_moved));
             }
         }
-        // What it was about, it does not say.
-        Ok(_) | Err(_) => {
+        DirectoryEvent::Lost => {
             let hearing = routes.values().flatten();
             hearing.for_each(|(_, mailbox)| mailbox.hint_at_everything());
         }
-    }
-}
-
-fn is_access(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-        EventKind::Access(_) => true,
-        _ => false,
     }
 }

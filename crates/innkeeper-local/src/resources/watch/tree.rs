@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cap_std::fs::{Dir, Metadata};
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::ChangeKind;
-use innkeeper_std::{UNNAMED, open_child};
+use innkeeper_std::watch::{DirectoryId, WatchError};
+use innkeeper_std::{ConfinedRoot, UNNAMED, open_child, open_descendant};
 
 use super::super::ResourceLimits;
 use super::super::forbidden::Forbidden;
-use super::super::place::open_exact;
-use super::notices::{Enrolment, Identity};
+use super::notices::Enrolment;
 use super::patterns::Patterns;
 
 /// How deep directories lie in each other that are watched.
@@ -83,19 +83,6 @@ fn number(data: &Metadata) -> u64 {
 #[cfg(not(unix))]
 fn number(_: &Metadata) -> u64 {
     0
-}
-
-#[cfg(unix)]
-fn identity(dir: &Dir) -> Identity {
-    use cap_std::fs::MetadataExt as _;
-    dir.dir_metadata()
-        .map(|data| (data.dev(), data.ino()))
-        .unwrap_or_default()
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Dir) -> Identity {
-    Identity::default()
 }
 
 /// How many files and directories are remembered, by one and by all together. Dropped, its own are not.
@@ -210,8 +197,9 @@ impl Tree {
     /// Looks where something may have changed, and says what did.
     pub(super) fn look(&mut self, hints: &Hints) -> Changes {
         let mut changes = Changes::new();
-        let base = open_exact(&self.subject.base).ok().filter(|(_, file)| file.is_none());
-        let stamp = base.as_ref().and_then(|(dir, _)| dir.dir_metadata().ok());
+        let base = ConfinedRoot::open_exact(&self.subject.base).ok();
+        let base = base.filter(|(_, file)| file.is_none()).map(|(root, _)| root);
+        let stamp = base.as_ref().and_then(|root| root.dir().dir_metadata().ok());
         let stamp = stamp.as_ref().map(Stamp::of);
         let is_another = stamp != self.root;
         if is_another {
@@ -221,7 +209,7 @@ impl Tree {
             }
         }
         let was_there = std::mem::replace(&mut self.root, stamp.clone()).is_some();
-        let (Some((dir, _)), Some(_)) = (base, stamp) else {
+        let (Some(root), Some(_)) = (base, stamp) else {
             self.forget(Path::new(""), &mut changes);
             if was_there {
                 changes.insert(PathBuf::new(), ChangeKind::Deleted);
@@ -232,7 +220,7 @@ impl Tree {
             changes.insert(PathBuf::new(), ChangeKind::Added);
         }
         if is_another || hints.all {
-            self.look_into(&dir, Path::new(""), true, true, &mut changes);
+            self.look_into(root.dir(), Path::new(""), true, true, &mut changes);
             return changes;
         }
         let known = hints.directories.iter();
@@ -244,7 +232,7 @@ impl Tree {
         for directory in dirty {
             // It may be gone by now; then its parent is looked at, too.
             if self.directories.contains_key(&directory)
-                && let Some(dir) = walk(&dir, &directory)
+                && let Ok(dir) = open_descendant(root.dir(), &directory)
             {
                 let was_away = hints.away.contains(&self.subject.base.join(&directory));
                 self.look_into(&dir, &directory, true, was_away, &mut changes);
@@ -343,14 +331,13 @@ impl Tree {
             return false;
         }
         let full = self.subject.base.join(path);
-        match self.enrolment.watch(&full, identity(dir)) {
+        match self.enrolment.watch(&full, DirectoryId::of_dir(dir)) {
             Ok(()) => true,
-            Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
+            Err(WatchError::Limit) => {
                 self.overflow();
                 false
             }
-            // It is gone again.
-            Err(_) => false,
+            Err(WatchError::Unwatchable) => false,
         }
     }
 
@@ -383,12 +370,4 @@ fn note(changes: &mut Changes, path: PathBuf, kind: ChangeKind) {
         (_, kind) => kind,
     };
     changes.insert(path, kind);
-}
-
-fn walk(base: &Dir, path: &Path) -> Option<Dir> {
-    let mut dir = base.try_clone().ok()?;
-    for part in path.components() {
-        dir = open_child(&dir, Path::new(part.as_os_str())).ok()?;
-    }
-    Some(dir)
 }

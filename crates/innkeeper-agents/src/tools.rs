@@ -4,7 +4,7 @@
 //! to the model. Tools do not leave the session's working directories, except that files of skills in use may be
 //! read. Tools with side effects ask first.
 //!
-//! `place.rs` confines paths to those directories, `change.rs` is the only code that writes files, `outcome.rs`
+//! `paths.rs` confines paths to those directories, `change.rs` is the only code that writes files, `outcome.rs`
 //! completes calls. Each tool has its own file.
 
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft, ToolKind};
 use innkeeper_std::text::prefix;
+use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use serde_json::Value;
 
 use crate::model::api::{Image, ToolSpec};
@@ -28,13 +29,13 @@ mod glob;
 mod input;
 mod list;
 mod outcome;
-mod place;
+mod paths;
+mod pattern;
 mod read;
 mod search;
 mod secret;
 mod settings;
 mod text;
-mod walk;
 mod write;
 
 use secret::SecretFiles;
@@ -111,22 +112,22 @@ pub(crate) fn list_files(directory: &Path, limit: usize) -> Result<(Vec<String>,
         readable: vec![directory.to_owned()],
         ..ToolEnv::default()
     };
-    let place = place::Places::open(&env)?.existing(&directory.to_string_lossy())?;
-    let cancel = blocking::CancelFlag::default();
-    let walk = walk::Walk {
-        include_ignored: true,
+    let place = paths::WorkingDirectories::open(&env)?.existing(&directory.to_string_lossy())?;
+    let cancel = blocking::CancelFlag::default().with_timeout(Duration::from_secs(5));
+    let walk = Walk {
+        ignore: IgnoreFiles::None,
         max_entries: MAX_ENTRIES,
-        cancel: &cancel.with_timeout(Duration::from_secs(5)),
+        is_over: &|| cancel.should_stop(),
     };
     let mut files = Vec::new();
-    let end = walk.run(&place, &mut |found| {
+    let end = place.walk(walk, &mut |found| {
         files.push(found.relative.to_string_lossy().replace(['\n', '\r'], "?"));
         if files.len() > limit {
             return std::ops::ControlFlow::Break(());
         }
         std::ops::ControlFlow::Continue(())
     })?;
-    let is_all = files.len() <= limit && end == walk::WalkEnd::Complete;
+    let is_all = files.len() <= limit && end == WalkEnd::Complete;
     files.truncate(limit);
     Ok((files, is_all))
 }
@@ -139,7 +140,7 @@ pub(crate) fn read_prefix(directory: &str, name: &str, limit: usize) -> Result<(
         working_directories: vec![directory.to_owned()],
         ..ToolEnv::default()
     };
-    let place = place::Places::open(&env)?.existing(name)?;
+    let place = paths::WorkingDirectories::open(&env)?.existing(name)?;
     let mut bytes = Vec::new();
     let beginning = place.open_file()?.take(limit as u64 + 1);
     let read = std::io::BufReader::new(beginning).read_to_end(&mut bytes);

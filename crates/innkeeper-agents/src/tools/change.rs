@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::diff::FileDiff;
 use super::outcome::{self, ToolOutput};
-use super::place::{Place, Places};
+use super::paths::{ToolPath, WorkingDirectories};
 use super::secret::SecretFiles;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, blocking};
 use crate::model::api::ToolSpec;
@@ -78,7 +78,7 @@ impl HostTool for ChangeTool {
 /// A planned change of one file.
 #[derive(Debug)]
 pub(super) struct PlannedChange {
-    pub(super) place: Place,
+    pub(super) place: ToolPath,
     /// Current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
     /// New content.
@@ -92,7 +92,7 @@ pub(super) struct PlannedChange {
 }
 
 impl PlannedChange {
-    pub(super) fn new(place: Place, before: Option<Vec<u8>>, after: Vec<u8>, limits: &ToolLimits) -> Self {
+    pub(super) fn new(place: ToolPath, before: Option<Vec<u8>>, after: Vec<u8>, limits: &ToolLimits) -> Self {
         let old = before.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
         let diff = FileDiff::between(&old, &String::from_utf8_lossy(&after), limits.diff_bytes);
         let is_secret = place.is_secret();
@@ -108,7 +108,7 @@ impl PlannedChange {
 
     /// A change that the file's content makes impossible. It fails at once, unless the reason would reveal content of
     /// a file with secrets: then the user is asked first.
-    pub(super) fn blocked(place: Place, before: Vec<u8>, problem: String) -> Result<Self, String> {
+    pub(super) fn blocked(place: ToolPath, before: Vec<u8>, problem: String) -> Result<Self, String> {
         if !place.is_secret() {
             return Err(problem);
         }
@@ -227,8 +227,8 @@ fn data_uri(bytes: &[u8]) -> String {
 
 /// Reads the current content; `None` if the file does not exist. Fails for files that are too large or
 /// write-protected, before the user is asked.
-pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
-    let file = match open_regular(&place.root.dir, place.within()) {
+pub(super) fn read_current(place: &ToolPath, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
+    let file = match open_regular(place.root_dir(), place.within()) {
         Ok(Opened::File(file)) => file,
         Ok(Opened::Directory) => return Err(format!("{} is a directory, not a file", place.quoted())),
         Ok(Opened::Special) => {
@@ -259,7 +259,7 @@ pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<
 }
 
 /// Plans a change from an input, which the model wrote or the user edited.
-pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<PlannedChange, String>;
+pub(super) type Plan = fn(&Value, &WorkingDirectories, &ToolLimits) -> Result<PlannedChange, String>;
 
 /// Plans a change, asks for confirmation and writes the file.
 async fn run_change(
@@ -338,7 +338,7 @@ async fn run_change(
     Ok(outcome::after_edit(answer, edited.as_deref()))
 }
 
-fn unchanged(place: &Place) -> ToolOutput {
+fn unchanged(place: &ToolPath) -> ToolOutput {
     let name = place.quoted();
     let text = format!("{name} is already like that; nothing was written.");
     let markdown = format!("Left {} as it is", place.link());
@@ -354,7 +354,11 @@ async fn plan_in_background(
 ) -> Result<Result<PlannedChange, String>, AgentError> {
     let (env, policy) = (env.for_changes(), policy.clone());
     blocking::run(cancelled, move |_| {
-        plan(&input, &Places::open_with(&env, &policy.secrets)?, &policy.limits)
+        plan(
+            &input,
+            &WorkingDirectories::open_with(&env, &policy.secrets)?,
+            &policy.limits,
+        )
     })
     .await
 }

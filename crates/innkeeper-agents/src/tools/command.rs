@@ -25,7 +25,7 @@ use self::output::Output;
 use super::blocking;
 use super::input::Input;
 use super::outcome::{self, quoted};
-use super::place::{Place, Places};
+use super::paths::{ToolPath, WorkingDirectories};
 use super::{Announcement, EnvironmentRules, HostTool, ToolAnswer, ToolEnv, ToolLimits, secret};
 use crate::model::api::ToolSpec;
 
@@ -88,10 +88,10 @@ impl Request {
         &self,
         cancelled: impl Future<Output = ()>,
         env: &ToolEnv,
-    ) -> Result<Result<Place, String>, AgentError> {
+    ) -> Result<Result<ToolPath, String>, AgentError> {
         let (directory, env) = (self.directory.clone(), env.for_changes());
         blocking::run(cancelled, move |_| {
-            let place = Places::open(&env)?.existing_or_first(directory.as_deref())?;
+            let place = WorkingDirectories::open(&env)?.existing_or_first(directory.as_deref())?;
             place.open_dir().map(|_| place)
         })
         .await
@@ -194,7 +194,7 @@ impl HostTool for RunCommand {
 }
 
 /// Returns the subject for approvals.
-fn subject(request: &Request, place: &Place) -> ApprovalSubject {
+fn subject(request: &Request, place: &ToolPath) -> ApprovalSubject {
     let directory = place.rule_path();
     ApprovalSubject::Command {
         line: request.command.clone(),

@@ -6,7 +6,7 @@ use super::ToolLimits;
 use super::change::{self, ChangeDefinition, PlannedChange};
 use super::input::Input;
 use super::outcome::shortened;
-use super::place::Places;
+use super::paths::WorkingDirectories;
 use super::text::Text;
 use crate::model::api::ToolSpec;
 
@@ -40,7 +40,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedChange, String> {
+fn plan(input: &Value, places: &WorkingDirectories, limits: &ToolLimits) -> Result<PlannedChange, String> {
     let input = Input::of(input)?;
     let path = input.non_empty_text("path", "the path of the file to edit")?;
     let old = input.text("old_string", "the text to replace")?;

@@ -6,13 +6,14 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
+use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use serde_json::{Value, json};
 
 use super::blocking::{self, CancelFlag};
 use super::input::Input;
 use super::outcome::{self, ToolOutput, count, quoted};
-use super::place::Places;
-use super::walk::{PathPattern, Walk, WalkEnd};
+use super::paths::WorkingDirectories;
+use super::pattern::PathPattern;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
@@ -96,27 +97,35 @@ impl HostTool for Glob {
         let call = draft.run(invocation).await?;
         let (places, limits) = (env.clone(), self.limits);
         let done = blocking::run(call.cancelled(), move |cancel| {
-            find(&Places::open(&places)?, &request, &limits, cancel)
+            find(&WorkingDirectories::open(&places)?, &request, &limits, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not look for {source}"), done).await
     }
 }
 
-fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
+fn find(
+    places: &WorkingDirectories,
+    request: &Request,
+    limits: &ToolLimits,
+    cancel: &CancelFlag,
+) -> Result<ToolOutput, String> {
     let start = places.existing_or_first(request.path.as_deref())?;
     let cancel = cancel.with_timeout(limits.search_time);
     let walk = Walk {
-        include_ignored: request.include_ignored,
+        ignore: match request.include_ignored {
+            true => IgnoreFiles::None,
+            false => IgnoreFiles::Inside,
+        },
         max_entries: limits.walk_entries,
-        cancel: &cancel,
+        is_over: &|| cancel.should_stop(),
     };
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
-    let end = walk.run(&start, &mut |found| {
+    let end = start.walk(walk, &mut |found| {
         if request.pattern.fits(&found.relative) {
             let place = start.join(&found.relative);
             // Through the handle of the working directory, so that a symlink to the outside counts as missing.
-            if let Ok(data) = place.root.dir.metadata(place.within())
+            if let Ok(data) = place.root_dir().metadata(place.within())
                 && data.is_file()
             {
                 let changed = data.modified().map_or(SystemTime::UNIX_EPOCH, |time| time.into_std());
@@ -149,7 +158,7 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
 pub(super) fn incomplete_note(end: WalkEnd) -> &'static str {
     match end {
         WalkEnd::Complete => "",
-        WalkEnd::TooManyEntries => "[the tree is too large to see all of it; name a directory with `path`]\n",
-        WalkEnd::TimedOut => "[it took too long to see all of the tree; name a directory with `path`]\n",
+        WalkEnd::TooMany => "[the tree is too large to see all of it; name a directory with `path`]\n",
+        WalkEnd::Stopped => "[it took too long to see all of the tree; name a directory with `path`]\n",
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::blocking::{self, CancelFlag};
 use super::input::Input;
 use super::outcome::{self, ToolOutput, count, quoted};
-use super::place::Places;
+use super::paths::WorkingDirectories;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
@@ -67,14 +67,19 @@ impl HostTool for ListDirectory {
         let call = draft.run(invocation).await?;
         let (places, limit) = (env.clone(), self.limits.list_entries);
         let done = blocking::run(call.cancelled(), move |cancel| {
-            list(&Places::open(&places)?, path.as_deref(), limit, cancel)
+            list(&WorkingDirectories::open(&places)?, path.as_deref(), limit, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not list {name}"), done).await
     }
 }
 
-fn list(places: &Places, path: Option<&str>, limit: usize, cancel: &CancelFlag) -> Result<ToolOutput, String> {
+fn list(
+    places: &WorkingDirectories,
+    path: Option<&str>,
+    limit: usize,
+    cancel: &CancelFlag,
+) -> Result<ToolOutput, String> {
     let place = places.existing_or_first(path)?;
     let dir = place.open_dir()?;
     let entries = dir.entries().map_err(|error| place.complaint(&error))?;

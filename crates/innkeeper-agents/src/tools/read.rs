@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::blocking::{self, CancelFlag, CancellableReader};
 use super::input::Input;
 use super::outcome::{self, ToolOutput, count, quoted, shortened};
-use super::place::{Place, Places};
+use super::paths::{ToolPath, WorkingDirectories};
 use super::secret::SecretFiles;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, text};
 use crate::model::api::{Image, ToolSpec};
@@ -103,7 +103,7 @@ impl HostTool for ReadFile {
         let attempt = format!("Did not read {name}");
         let (path, places, secrets) = (request.path.clone(), env.clone(), self.secrets.clone());
         let found = blocking::run(draft.cancelled(), move |_| {
-            Places::open_with(&places, &secrets)?.existing(&path)
+            WorkingDirectories::open_with(&places, &secrets)?.existing(&path)
         })
         .await?;
         let place = match found {
@@ -138,7 +138,7 @@ impl HostTool for ReadFile {
     }
 }
 
-fn read(place: &Place, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
+fn read(place: &ToolPath, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let mut file = place.open_file()?;
     let broken = |error| place.complaint(&error);
     let mut start = Vec::new();
@@ -213,7 +213,7 @@ impl LinePage {
         }
     }
 
-    fn done(mut self, place: &Place, request: &Request) -> ToolOutput {
+    fn done(mut self, place: &ToolPath, request: &Request) -> ToolOutput {
         let name = place.quoted();
         let how_much = match (self.shown, self.lines) {
             (_, 0) => "empty".to_owned(),
@@ -271,7 +271,7 @@ fn image_type(start: &[u8]) -> Option<&'static str> {
 }
 
 fn read_image(
-    place: &Place,
+    place: &ToolPath,
     file: File,
     start: Vec<u8>,
     media_type: &str,

@@ -9,6 +9,7 @@ use cap_std::fs::Dir;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
+use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use innkeeper_std::{Opened, open_regular};
 use serde_json::{Value, json};
 
@@ -16,9 +17,9 @@ use super::blocking::{self, CancelFlag, CancellableReader};
 use super::glob::incomplete_note;
 use super::input::Input;
 use super::outcome::{self, ToolOutput, count, quoted, shortened};
-use super::place::{Place, Places};
+use super::paths::{ToolPath, WorkingDirectories};
+use super::pattern::PathPattern;
 use super::secret::SecretFiles;
-use super::walk::{PathPattern, Walk, WalkEnd};
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
@@ -135,18 +136,28 @@ impl HostTool for Search {
         let call = draft.run(invocation).await?;
         let (places, limits, secrets) = (env.clone(), self.limits, self.secrets.clone());
         let done = blocking::run(call.cancelled(), move |cancel| {
-            search(&Places::open_with(&places, &secrets)?, &request, &limits, cancel)
+            search(
+                &WorkingDirectories::open_with(&places, &secrets)?,
+                &request,
+                &limits,
+                cancel,
+            )
         })
         .await?;
         outcome::finish(call, &format!("Did not search for {source}"), done).await
     }
 }
 
-fn search(places: &Places, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
+fn search(
+    places: &WorkingDirectories,
+    request: &Request,
+    limits: &ToolLimits,
+    cancel: &CancelFlag,
+) -> Result<ToolOutput, String> {
     let start = places.existing_or_first(request.path.as_deref())?;
     let cancel = cancel.with_timeout(limits.search_time);
     let mut results = SearchResults::new(request, limits, &cancel);
-    let end = if start.root.dir.is_dir(start.within()) {
+    let end = if start.root_dir().is_dir(start.within()) {
         results.search_tree(&start)?
     } else {
         results.search_single_file(&start)?
@@ -191,14 +202,17 @@ impl<'a> SearchResults<'a> {
         }
     }
 
-    fn search_tree(&mut self, start: &Place) -> Result<WalkEnd, String> {
-        let request = self.request;
+    fn search_tree(&mut self, start: &ToolPath) -> Result<WalkEnd, String> {
+        let (request, cancel) = (self.request, self.cancel);
         let walk = Walk {
-            include_ignored: request.include_ignored,
+            ignore: match request.include_ignored {
+                true => IgnoreFiles::None,
+                false => IgnoreFiles::Inside,
+            },
             max_entries: self.max_entries,
-            cancel: self.cancel,
+            is_over: &|| cancel.should_stop(),
         };
-        walk.run(start, &mut |found| {
+        start.walk(walk, &mut |found| {
             let is_wanted = request.glob.as_ref().is_none_or(|glob| glob.fits(&found.relative));
             // The target of a symlink is found under its own name, or is outside.
             if found.is_link || !is_wanted {
@@ -218,7 +232,7 @@ impl<'a> SearchResults<'a> {
         })
     }
 
-    fn search_single_file(&mut self, place: &Place) -> Result<WalkEnd, String> {
+    fn search_single_file(&mut self, place: &ToolPath) -> Result<WalkEnd, String> {
         if place.is_secret() {
             return Err(format!(
                 "{} looks like a file with secrets and is not searched: use `read_file`, which asks the person",
@@ -226,9 +240,9 @@ impl<'a> SearchResults<'a> {
             ));
         }
         drop(place.open_file()?);
-        self.search_file(&place.root.dir, place.within(), &place.label());
+        self.search_file(place.root_dir(), place.within(), &place.label());
         Ok(if self.cancel.should_stop() {
-            WalkEnd::TimedOut
+            WalkEnd::Stopped
         } else {
             WalkEnd::Complete
         })

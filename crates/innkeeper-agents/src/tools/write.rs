@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::ToolLimits;
 use super::change::{self, ChangeDefinition, PlannedChange};
 use super::input::Input;
-use super::place::Places;
+use super::paths::WorkingDirectories;
 use super::text::Text;
 use crate::model::api::ToolSpec;
 
@@ -35,7 +35,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedChange, String> {
+fn plan(input: &Value, places: &WorkingDirectories, limits: &ToolLimits) -> Result<PlannedChange, String> {
     let input = Input::of(input)?;
     let path = input.non_empty_text("path", "the path of the file to write")?;
     let content = input.text("content", "all of the file's text")?;

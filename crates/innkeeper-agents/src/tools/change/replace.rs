@@ -14,18 +14,18 @@ use innkeeper_std::{Opened, Unnamed, create_directories, do_not_wait, open_regul
 use super::PlannedChange;
 use crate::tools::ToolLimits;
 use crate::tools::blocking::CancelFlag;
-use crate::tools::place::Place;
+use crate::tools::paths::ToolPath;
 
 /// Whether the operating system lets the host write a file. Taking its name needs no such right,
 /// but people who took it away meant it.
-pub(super) fn may_write(place: &Place) -> bool {
+pub(super) fn may_write(place: &ToolPath) -> bool {
     let mut options = OpenOptions::new();
     options.write(true);
     do_not_wait(&mut options);
-    place.root.dir.open_with(place.within(), &options).is_ok()
+    place.root_dir().open_with(place.within(), &options).is_ok()
 }
 
-pub(super) fn changed_since_question(place: &Place) -> String {
+pub(super) fn changed_since_question(place: &ToolPath) -> String {
     format!(
         "{} changed while the person was asked, so it was not written: read it again and decide anew",
         place.quoted()
@@ -46,14 +46,17 @@ pub(super) fn write(
         }
         _ => format!("{} was not written: {error}", place.quoted()),
     };
-    let (Some(parent), Some(name)) = (place.relative.parent(), place.relative.file_name()) else {
+    let (Some(parent), Some(name)) = (
+        place.confined().relative().parent(),
+        place.confined().relative().file_name(),
+    ) else {
         return Err(format!("{} is a directory, not a file", place.quoted()));
     };
     let name = Path::new(name);
     let dir = if parent.as_os_str().is_empty() {
-        place.root.dir.try_clone()
+        place.root_dir().try_clone()
     } else {
-        create_directories(&place.root.dir, parent, umask).and_then(|()| place.root.dir.open_dir(parent))
+        create_directories(place.root_dir(), parent, umask).and_then(|()| place.root_dir().open_dir(parent))
     };
     let dir = dir.map_err(problem)?;
     let old = existing(&dir, name).map_err(problem)?;

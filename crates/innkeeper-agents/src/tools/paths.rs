@@ -1,60 +1,47 @@
-//! Paths, confined to the working directories of a session, and for reading to a few others.
+//! Paths of tools, confined to the working directories of a session and, for reading, to a few others.
 //!
-//! Each directory is opened once, and everything below it is reached through that handle
-//! (`cap_std::fs::Dir`): no `..`, no link and no swap of one for the other in the middle of a call
-//! leads outside, because the operating system is never asked to start anywhere else. Comparing
-//! paths only chooses the handle.
+//! [`ConfinedRoot`] keeps every path inside. This module chooses the root, tells the model what is wrong with a path, and
+//! knows which files are secrets.
 //!
-//! A path is resolved once, links inside the directory included, and from then on its last name is
-//! never followed. What is not a regular file is refused without waiting on it: a pipe or a device
-//! must not hold up a call.
-//!
-//! A hard link is the file itself, so reading one reads it wherever its other names are. Writing
-//! never goes through one: a file is replaced under its name, and its other names keep what they
-//! had.
+//! Writing never goes through a hard link: a file is replaced under its name, and its other names keep the old content.
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Component, Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use innkeeper_std::{Opened, leads_outside, open_regular, or_dot, without_links};
+use innkeeper_std::{ConfinedPath, ConfinedRoot, Opened, TargetError, Walk, WalkEnd, WalkedFile, leads_outside};
 use url::Url;
 
 use super::ToolEnv;
 use super::outcome::{link, quoted};
 use super::secret::{self, SecretFiles};
 
-/// The working directories of a session, opened.
+/// The opened working directories of a session.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
-    roots: Vec<Arc<Root>>,
+pub(super) struct WorkingDirectories {
+    roots: Vec<Arc<WorkingDirectory>>,
 }
 
-/// One working directory.
+/// One opened working directory.
 #[derive(Debug)]
-pub(super) struct Root {
-    pub(super) dir: Dir,
-    /// The path it was named by.
-    path: PathBuf,
-    /// The same without links.
-    canonical: PathBuf,
+struct WorkingDirectory {
+    confined: Arc<ConfinedRoot>,
     is_first: bool,
-    /// Paths below it, without links, whose files are secrets whatever they are called.
+    /// Paths below it, without symlinks, whose files are secrets whatever their names are.
     secrets: Vec<PathBuf>,
 }
 
-/// Something within a working directory.
+/// A path below a working directory.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub(super) root: Arc<Root>,
-    /// Its path from there, without links and dots; empty for the directory itself.
-    pub(super) relative: PathBuf,
+pub(super) struct ToolPath {
+    directory: Arc<WorkingDirectory>,
+    confined: ConfinedPath,
 }
 
-impl Places {
+impl WorkingDirectories {
     /// Opens the working directories. Those that are gone or elsewhere are passed over, unless
     /// nothing is left.
     pub(super) fn open(env: &ToolEnv) -> Result<Self, String> {
@@ -65,10 +52,10 @@ impl Places {
     pub(super) fn open_with(env: &ToolEnv, secrets: &SecretFiles) -> Result<Self, String> {
         let opened = env.working_directories.iter().enumerate();
         let roots: Vec<_> = opened
-            .filter_map(|(index, uri)| Root::open(uri, index == 0, secrets).map(Arc::new))
+            .filter_map(|(index, uri)| WorkingDirectory::open(uri, index == 0, secrets).map(Arc::new))
             // What lies in a working directory anyway is found there first.
             .chain(env.readable.iter().filter_map(|path| {
-                let root = Root::open_path(path.clone(), false, secrets)?;
+                let root = WorkingDirectory::open_path(path.clone(), false, secrets)?;
                 Some(Arc::new(root))
             }))
             .collect();
@@ -88,52 +75,36 @@ impl Places {
         Ok(Self { roots })
     }
 
-    /// Something that exists.
-    pub(super) fn existing(&self, path: &str) -> Result<Place, String> {
-        let (root, relative) = self.locate(path)?;
-        match without_links(&root.dir, &relative) {
-            Ok(relative) => Ok(Place::new(root, relative)),
+    /// Resolves the path of something that exists.
+    pub(super) fn existing(&self, path: &str) -> Result<ToolPath, String> {
+        let (directory, relative) = self.locate(path)?;
+        match directory.confined.existing(&relative) {
+            Ok(confined) => Ok(ToolPath { directory, confined }),
             Err(error) => Err(self.complaint(path, &error)),
         }
     }
 
-    /// The directory that everything starts from when no path is given.
-    pub(super) fn existing_or_first(&self, path: Option<&str>) -> Result<Place, String> {
+    /// Resolves a path; without one, the first working directory.
+    pub(super) fn existing_or_first(&self, path: Option<&str>) -> Result<ToolPath, String> {
         self.existing(path.unwrap_or("."))
     }
 
-    /// Something that may not exist yet, nor the directories it is in.
-    pub(super) fn target(&self, path: &str) -> Result<Place, String> {
-        let (root, relative) = self.locate(path)?;
-        let mut missing: Vec<Component<'_>> = Vec::new();
-        let mut present = relative.components();
-        loop {
-            let base = or_dot(present.as_path());
-            match without_links(&root.dir, base) {
-                Ok(mut resolved) => {
-                    resolved.extend(missing.iter().rev());
-                    return Ok(Place::new(root, resolved));
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    if root.dir.symlink_metadata(base).is_ok() {
-                        return Err(format!(
-                            "{} is a link that leads nowhere: remove it, or name its target",
-                            quoted(&base.to_string_lossy())
-                        ));
-                    }
-                    match present.next_back() {
-                        Some(name @ Component::Normal(_)) => missing.push(name),
-                        // Dots among what does not exist could mean anything.
-                        Some(_) | None => return Err(format!("{} makes no sense: give it without `..`", quoted(path))),
-                    }
-                }
-                Err(error) => return Err(self.complaint(path, &error)),
-            }
+    /// Resolves the path of something that may not exist yet, nor the directories it is in.
+    pub(super) fn target(&self, path: &str) -> Result<ToolPath, String> {
+        let (directory, relative) = self.locate(path)?;
+        match directory.confined.target(&relative) {
+            Ok(confined) => Ok(ToolPath { directory, confined }),
+            Err(TargetError::Dangling { link, .. }) => Err(format!(
+                "{} is a link that leads nowhere: remove it, or name its target",
+                quoted(&link.to_string_lossy())
+            )),
+            Err(TargetError::Dots) => Err(format!("{} makes no sense: give it without `..`", quoted(path))),
+            Err(TargetError::Io(error)) => Err(self.complaint(path, &error)),
         }
     }
 
     /// Chooses the working directory, and what is left of the path.
-    fn locate(&self, path: &str) -> Result<(Arc<Root>, PathBuf), String> {
+    fn locate(&self, path: &str) -> Result<(Arc<WorkingDirectory>, PathBuf), String> {
         if path.contains('\0') {
             return Err("a path cannot have a NUL character".to_owned());
         }
@@ -159,13 +130,11 @@ impl Places {
                     self.names()
                 )
             })?;
-            return Ok((Arc::clone(first), or_dot(&path).to_owned()));
+            return Ok((Arc::clone(first), path));
         }
         for root in &self.roots {
-            for name in [&root.path, &root.canonical] {
-                if let Ok(rest) = path.strip_prefix(name) {
-                    return Ok((Arc::clone(root), or_dot(rest).to_owned()));
-                }
+            if let Some(rest) = root.confined.strip(&path) {
+                return Ok((Arc::clone(root), rest.to_owned()));
             }
         }
         Err(self.outside(&path.to_string_lossy()))
@@ -192,84 +161,82 @@ impl Places {
     }
 
     fn names(&self) -> String {
-        let names: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
+        let names: Vec<_> = self
+            .roots
+            .iter()
+            .map(|root| root.confined.path().display().to_string())
+            .collect();
         names.join(", ")
     }
 }
 
-impl Root {
+impl WorkingDirectory {
     fn open(uri: &str, is_first: bool, secrets: &SecretFiles) -> Option<Self> {
         let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
         Self::open_path(url.to_file_path().ok()?, is_first, secrets)
     }
 
     fn open_path(path: PathBuf, is_first: bool, secrets: &SecretFiles) -> Option<Self> {
-        let dir = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
-        let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let secrets = secrets.below(&canonical);
+        let confined = Arc::new(ConfinedRoot::open(path).ok()?);
         Some(Self {
-            dir,
-            path,
-            canonical,
+            secrets: secrets.below(confined.canonical()),
+            confined,
             is_first,
-            secrets,
         })
     }
 }
 
-impl Place {
-    fn new(root: Arc<Root>, relative: PathBuf) -> Self {
-        let normal = relative
-            .components()
-            .filter(|part| *part != Component::CurDir)
-            .collect();
-        Self { root, relative: normal }
+impl ToolPath {
+    /// The path below the root.
+    pub(super) fn confined(&self) -> &ConfinedPath {
+        &self.confined
     }
 
-    /// Something in this directory.
+    /// The handle of the working directory.
+    pub(super) fn root_dir(&self) -> &Dir {
+        self.confined.root().dir()
+    }
+
+    /// A path below this directory, by names that a walk returned.
     pub(super) fn join(&self, relative: &Path) -> Self {
         Self {
-            root: Arc::clone(&self.root),
-            relative: self.relative.join(relative),
+            directory: Arc::clone(&self.directory),
+            confined: self.confined.join(relative),
         }
     }
 
-    /// Whether it is a file with secrets, or looks like one: nothing of it is told before people
-    /// have allowed it.
+    /// Whether it is a file with secrets, or looks like one. Nothing of it is told before the user has allowed it.
     pub(super) fn is_secret(&self) -> bool {
-        secret::is_secret_file(&self.relative) || self.root.secrets.contains(&self.relative)
+        let relative = self.confined.relative();
+        secret::is_secret_file(relative) || self.directory.secrets.iter().any(|secret| secret == relative)
     }
 
-    /// Whether it makes other programs run something, or is a file with secrets: a rule that allows
-    /// changes below a directory does not cover it.
+    /// Whether it makes other programs run something, or is a file with secrets. A rule that allows changes below a
+    /// directory does not cover it.
     pub(super) fn is_sensitive(&self) -> bool {
-        self.is_secret() || secret::triggers_execution(&self.relative)
+        self.is_secret() || secret::triggers_execution(self.confined.relative())
     }
 
-    /// How rules for approvals call it: by its path from the first working directory, or in full,
-    /// without links.
+    /// The path in rules for approvals: from the first working directory, or in full and without symlinks.
     pub(super) fn rule_path(&self) -> String {
         let parts = |path: &Path| {
             let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
             parts.join("/")
         };
-        match self.root.is_first {
-            true => parts(&self.relative),
-            false => {
-                let full = self.root.canonical.join(&self.relative);
-                parts(&full).replacen("//", "/", 1)
-            }
+        match self.directory.is_first {
+            true => parts(self.confined.relative()),
+            false => parts(&self.confined.canonical()).replacen("//", "/", 1),
         }
     }
 
-    /// The path for the handle.
+    /// The path for the handle of the working directory.
     pub(super) fn within(&self) -> &Path {
-        or_dot(&self.relative)
+        self.confined.within()
     }
 
-    /// How people and the model call it: from the first working directory, or in full.
+    /// The path for users and the model: from the first working directory, or in full.
     pub(super) fn label(&self) -> String {
-        if self.root.is_first {
+        if self.directory.is_first {
             return self.within().display().to_string();
         }
         self.path().display().to_string()
@@ -280,35 +247,44 @@ impl Place {
         quoted(&self.label())
     }
 
-    /// A link to it, in markdown.
+    /// A Markdown link to it.
     pub(super) fn link(&self) -> String {
         link(&self.label(), &self.uri())
     }
 
-    /// Its full path. Only for people, URIs and commands: files are opened through the handle.
+    /// The full path. Only for messages, URIs and commands: files are opened through the handle.
     pub(super) fn path(&self) -> PathBuf {
-        self.root.path.join(&self.relative)
+        self.confined.path()
     }
 
-    /// Its URI.
+    /// The URI.
     pub(super) fn uri(&self) -> String {
         Url::from_file_path(self.path()).map_or_else(|()| self.label(), String::from)
     }
 
     /// Opens the directory.
     pub(super) fn open_dir(&self) -> Result<Dir, String> {
-        self.root
-            .dir
-            .open_dir(self.within())
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotADirectory => format!("{} is not a directory", self.quoted()),
-                _ => self.complaint(&error),
-            })
+        self.confined.open_dir().map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory => format!("{} is not a directory", self.quoted()),
+            _ => self.complaint(&error),
+        })
+    }
+
+    /// Walks through the directory.
+    pub(super) fn walk(
+        &self,
+        walk: Walk<'_>,
+        visit: &mut dyn FnMut(&WalkedFile<'_>) -> ControlFlow<()>,
+    ) -> Result<WalkEnd, String> {
+        walk.run(&self.confined, visit).map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory => format!("{} is not a directory", self.quoted()),
+            _ => self.complaint(&error),
+        })
     }
 
     /// Opens a regular file to read it.
     pub(super) fn open_file(&self) -> Result<fs::File, String> {
-        match open_regular(&self.root.dir, self.within()) {
+        match self.confined.open_file() {
             Ok(Opened::File(file)) => Ok(file),
             Ok(Opened::Directory) => Err(format!(
                 "{} is a directory: use `list_directory` to look into it",
@@ -337,6 +313,7 @@ impl Place {
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::path::Component;
 
     use innkeeper_std::read_whole;
     use proptest::prelude::*;
@@ -378,7 +355,7 @@ mod tests {
             is_absolute in any::<bool>(),
         ) {
             let dir = tree();
-            let places = Places::open(&env(dir.path(), &["inside"])).expect("opened");
+            let places = WorkingDirectories::open(&env(dir.path(), &["inside"])).expect("opened");
             let mut path = parts.join("/");
             if is_absolute {
                 path = format!("{}/inside/{path}", dir.path().display());
@@ -391,8 +368,8 @@ mod tests {
             }
             if let Ok(place) = places.target(&path) {
                 let inside = fs::canonicalize(dir.path().join("inside")).expect("there");
-                let mut real = inside.join(&place.relative);
-                prop_assert!(place.relative.components().all(|part| matches!(part, Component::Normal(_))));
+                let mut real = inside.join(place.confined.relative());
+                prop_assert!(place.confined.relative().components().all(|part| matches!(part, Component::Normal(_))));
                 while !real.exists() {
                     real.pop();
                 }
@@ -404,7 +381,7 @@ mod tests {
     #[test]
     fn a_relative_path_is_never_looked_for_in_another_directory() {
         let dir = tree();
-        let places = Places::open(&env(dir.path(), &["gone", "inside"])).expect("opened");
+        let places = WorkingDirectories::open(&env(dir.path(), &["gone", "inside"])).expect("opened");
         let problem = places.existing("a/f").expect_err("the first directory is gone");
         assert!(
             problem.contains("the first working directory cannot be opened"),
@@ -413,6 +390,6 @@ mod tests {
         let full = dir.path().join("inside/a/f").display().to_string();
         let place = places.existing(&full).expect("in full it is found");
         assert_eq!(place.label(), full);
-        assert!(Places::open(&env(dir.path(), &["gone"])).is_err());
+        assert!(WorkingDirectories::open(&env(dir.path(), &["gone"])).is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ahp_types::actions::{SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction, StateAction};
 use anyhow::{Context, Result, ensure};
 use innkeeper_customizations::SourceDirectories;
-use innkeeper_plugins::{Entry, LoadState, Rescan, Sources, Tree, changes, scan};
+use innkeeper_plugins::{Container, LoadState, Rescan, Sources, Tree, changes, scan};
 use serde::Serialize;
 use tempfile::TempDir;
 
@@ -239,8 +239,8 @@ fn read_everything(directory: &Path) -> Result<(usize, u64)> {
 }
 
 fn check(tree: &Tree, plugins: usize) -> Result<()> {
-    let is_whole = |entry: &&Entry| {
-        let is_loaded = matches!(entry, Entry::Plugin(plugin) if plugin.load == LoadState::Loaded);
+    let is_whole = |entry: &&Container| {
+        let is_loaded = matches!(entry, Container::Plugin(plugin) if plugin.load == LoadState::Loaded);
         is_loaded && entry.children().len() == CHILDREN
     };
     let whole = tree.entries.iter().filter(is_whole).count();
@@ -249,7 +249,7 @@ fn check(tree: &Tree, plugins: usize) -> Result<()> {
 }
 
 fn published_text(tree: &Tree) -> usize {
-    let children = tree.entries.iter().flat_map(Entry::children);
+    let children = tree.entries.iter().flat_map(Container::children);
     let of_child = |child: &innkeeper_plugins::Child| {
         let description = child.description.as_deref().unwrap_or_default();
         child.id.len() + child.uri.len() + child.name.len() + description.len()

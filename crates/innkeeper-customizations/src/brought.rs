@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ahp_types::state::Customization;
 use innkeeper_host::ClientId;
-use innkeeper_plugins::{Child, Entry, Note, Reader};
+use innkeeper_plugins::{Child, Container, Note, Reader};
 
 use crate::copies::Revision;
 use crate::wire;
@@ -28,7 +28,7 @@ pub struct Brought {
 /// A container, or an MCP server that no container holds.
 #[derive(Debug, Clone)]
 pub struct Part {
-    entry: Arc<Entry>,
+    entry: Arc<Container>,
     /// The same in the words of the protocol.
     shown: Arc<Customization>,
     origin: Origin,
@@ -71,9 +71,9 @@ impl Brought {
             if ids.insert(part.entry.id()) {
                 let list = match part.entry() {
                     _ if matches!(part.origin, Origin::Client(_)) => &mut of_clients,
-                    Entry::Plugin(_) => &mut plugins,
-                    Entry::Directory(_) => &mut directories,
-                    Entry::McpServer(_) => &mut servers,
+                    Container::Plugin(_) => &mut plugins,
+                    Container::Directory(_) => &mut directories,
+                    Container::McpServer(_) => &mut servers,
                 };
                 list.push(part.clone());
             }
@@ -89,7 +89,7 @@ impl Brought {
 }
 
 impl Part {
-    pub(crate) fn new(entry: Entry, origin: Origin, reader: Reader, copy: Option<Arc<Revision>>) -> Self {
+    pub(crate) fn new(entry: Container, origin: Origin, reader: Reader, copy: Option<Arc<Revision>>) -> Self {
         Self {
             shown: Arc::new(wire::entry(&entry)),
             entry: Arc::new(entry),
@@ -100,7 +100,7 @@ impl Part {
     }
 
     /// The container with its children.
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &Container {
         &self.entry
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use innkeeper_host::ClientId;
 use innkeeper_host::customizations::{ClientFiles, ClientPlugin};
-use innkeeper_plugins::{Entry, LoadState, Plugin, PluginSource, Reader, load_plugin};
+use innkeeper_plugins::{Container, LoadState, Plugin, PluginSource, Reader, load_plugin};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::AbortHandle;
@@ -320,7 +320,7 @@ impl Job {
         };
         let path = copy.as_ref().map(|copy| copy.kept.path().to_owned());
         let reader = Reader::of_plugin(path.unwrap_or_else(|| PathBuf::from("/nonexistent")));
-        Part::new(Entry::Plugin(plugin), origin, reader, copy)
+        Part::new(Container::Plugin(plugin), origin, reader, copy)
     }
 
     fn announced(&self) -> Plugin {

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use innkeeper_host::customizations::{HookCall, HookEvent, HookOutcome, Hooks};
 use innkeeper_host::{ClientId, EventSink};
-use innkeeper_plugins::{Child, CommandLine, Component, Entry, Hook, HookAction, HookFile, HookOrigin};
+use innkeeper_plugins::{Child, CommandLine, Component, Container, Hook, HookAction, HookFile, HookOrigin};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 
@@ -87,10 +87,10 @@ pub struct SourcedHooks {
 
 impl SourcedHooks {
     /// The hooks of an entry of a tree. `root` is the directory of a plugin on this machine.
-    pub fn of_entry(entry: &Entry, source: &HookSource, root: Option<&Path>) -> Vec<Self> {
+    pub fn of_entry(entry: &Container, source: &HookSource, root: Option<&Path>) -> Vec<Self> {
         let plugin = match entry {
-            Entry::Plugin(plugin) => Some(plugin.name.clone()),
-            Entry::Directory(_) | Entry::McpServer(_) => None,
+            Container::Plugin(plugin) => Some(plugin.name.clone()),
+            Container::Directory(_) | Container::McpServer(_) => None,
         };
         let files = entry.children().iter().filter_map(|child| match &child.component {
             Component::Hook(file) => Some(Self {
@@ -176,11 +176,11 @@ impl CommandHooks {
                 (Origin::User, _) => HookSource::User,
                 (Origin::Saved, _) => HookSource::Saved(root.clone()),
                 (Origin::Workspace(path), _) => HookSource::Workspace(path.to_path_buf()),
-                (Origin::Client(client), Entry::Plugin(plugin)) => HookSource::Client {
+                (Origin::Client(client), Container::Plugin(plugin)) => HookSource::Client {
                     client: client.clone(),
                     uri: plugin.uri.clone(),
                 },
-                (Origin::Client(_), Entry::Directory(_) | Entry::McpServer(_)) => continue,
+                (Origin::Client(_), Container::Directory(_) | Container::McpServer(_)) => continue,
             };
             let found = SourcedHooks::of_entry(entry, &source, Some(&root));
             if !found.is_empty() {

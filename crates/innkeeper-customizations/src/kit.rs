@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
-use innkeeper_plugins::{Child, Component, Entry as Container, SkillOrigin};
+use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
 use crate::brought::{Brought, Origin, Part};
 use crate::texts::LocalTexts;

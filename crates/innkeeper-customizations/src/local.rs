@@ -10,7 +10,7 @@ use ahp_types::state::Customization;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use innkeeper_host::customizations::{Common, Customizations, Following, FoundSink, Hooks, NoHooks, Wanted};
-use innkeeper_plugins::{Child, Entry};
+use innkeeper_plugins::{Child, Container};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -71,7 +71,7 @@ impl SourceDirectories {
     /// The servers of the configuration. They are nowhere to be looked for, and change only with the host.
     fn own_servers(&self) -> Vec<Part> {
         let servers = self.servers.iter().cloned();
-        servers.map(|server| configured(Entry::McpServer(server))).collect()
+        servers.map(|server| configured(Container::McpServer(server))).collect()
     }
 
     /// The places of a session, those that win over others of their kind first. Asks the file system

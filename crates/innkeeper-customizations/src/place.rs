@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use innkeeper_plugins::{
-    Directory, Entry, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
+    Container, Directory, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
 };
 use innkeeper_std::sync::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -71,9 +71,12 @@ impl Place {
     /// What there is to show while it is read (CUS-04, CUS-05). Looks at the directories' paths.
     fn announce(&self) -> Scanned {
         let sources = self.sources();
-        let plugins = sources.plugins.iter().map(|source| Entry::Plugin(source.announce()));
+        let plugins = sources
+            .plugins
+            .iter()
+            .map(|source| Container::Plugin(source.announce()));
         let directories = sources.directories();
-        let directories = directories.iter().map(|source| Entry::Directory(source.announce()));
+        let directories = directories.iter().map(|source| Container::Directory(source.announce()));
         self.scanned(Tree {
             entries: plugins.chain(directories).collect(),
             notes: Vec::new(),
@@ -88,13 +91,13 @@ impl Place {
         }
     }
 
-    fn part(&self, entry: Entry) -> Part {
+    fn part(&self, entry: Container) -> Part {
         let path = path_of(&entry);
         let (base, origin, scope) = self.origin(&entry, &path);
         let reader = match (&origin, &entry) {
             (Origin::Host, _) => Reader::of_plugin(path),
             // A server stands in a file; what it runs starts where that file is.
-            (_, Entry::McpServer(_)) => Reader::within(base, "", scope),
+            (_, Container::McpServer(_)) => Reader::within(base, "", scope),
             _ => {
                 let inside = path.strip_prefix(base).unwrap_or_else(|_| Path::new("")).to_owned();
                 Reader::within(base, inside, scope)
@@ -104,11 +107,11 @@ impl Place {
     }
 
     /// Whose an entry is, and in what.
-    fn origin(&self, entry: &Entry, path: &Path) -> (&Path, Origin, Scope) {
+    fn origin(&self, entry: &Container, path: &Path) -> (&Path, Origin, Scope) {
         match self {
             Self::Host { .. } => (Path::new(""), Origin::Host, Scope::Workspace),
             Self::Home(home) => {
-                let is_saved = matches!(entry, Entry::Plugin(_)) && is_saved(home, path);
+                let is_saved = matches!(entry, Container::Plugin(_)) && is_saved(home, path);
                 let origin = if is_saved { Origin::Saved } else { Origin::User };
                 (home, origin, Scope::User)
             }
@@ -119,7 +122,7 @@ impl Place {
             ),
             Self::Together { workspaces, home } => {
                 // Only directories that no workspace has are the user's alone.
-                if let Entry::Directory(Directory { scope: Scope::User, .. }) = entry {
+                if let Container::Directory(Directory { scope: Scope::User, .. }) = entry {
                     return (home, Origin::User, Scope::User);
                 }
                 let around = workspaces.iter().filter(|workspace| path.starts_with(workspace));
@@ -136,18 +139,18 @@ impl Place {
 }
 
 /// Something that the configuration of the host holds itself. Paths in it begin where its file is.
-pub(crate) fn configured(entry: Entry) -> Part {
+pub(crate) fn configured(entry: Container) -> Part {
     let file = path_of(&entry);
     let reader = Reader::within(file.parent().unwrap_or(&file), "", Scope::User);
     Part::new(entry, Origin::Host, reader, None)
 }
 
 /// Where an entry is on this machine.
-fn path_of(entry: &Entry) -> PathBuf {
+fn path_of(entry: &Container) -> PathBuf {
     let uri = match entry {
-        Entry::Plugin(plugin) => &plugin.uri,
-        Entry::Directory(directory) => &directory.uri,
-        Entry::McpServer(server) => &server.uri,
+        Container::Plugin(plugin) => &plugin.uri,
+        Container::Directory(directory) => &directory.uri,
+        Container::McpServer(server) => &server.uri,
     };
     let path = Url::parse(uri).ok().and_then(|uri| uri.to_file_path().ok());
     path.unwrap_or_default()

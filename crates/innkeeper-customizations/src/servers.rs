@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_host::mcp::{Permission, Remote, ServerDeclaration, StartPermission, Transport};
-use innkeeper_plugins::{Child, Component, Entry, Format, McpServer, Transport as McpTransport};
+use innkeeper_plugins::{Child, Component, Container, Format, McpServer, Transport as McpTransport};
 use sha2::{Digest as _, Sha256};
 
 use self::permission::{Asked, Foreign};
@@ -61,8 +61,8 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
 
 fn servers_of(part: &Part) -> Vec<(&Part, &Child, &McpServer)> {
     let alone = match part.entry() {
-        Entry::McpServer(child) => Some(child),
-        Entry::Plugin(_) | Entry::Directory(_) => None,
+        Container::McpServer(child) => Some(child),
+        Container::Plugin(_) | Container::Directory(_) => None,
     };
     let children = alone.into_iter().chain(part.entry().children());
     let servers = children.filter_map(|child| match &child.component {
@@ -80,9 +80,9 @@ fn subject(part: &Part) -> Option<Subject> {
         Origin::Workspace(path) => path.to_string_lossy().into_owned(),
         Origin::Client(client) => {
             let uri = match part.entry() {
-                Entry::Plugin(plugin) => &plugin.uri,
-                Entry::Directory(directory) => &directory.uri,
-                Entry::McpServer(server) => &server.uri,
+                Container::Plugin(plugin) => &plugin.uri,
+                Container::Directory(directory) => &directory.uri,
+                Container::McpServer(server) => &server.uri,
             };
             return Some(Subject::published(TrustKind::McpServer, client, uri));
         }
@@ -95,7 +95,7 @@ fn subject(part: &Part) -> Option<Subject> {
 
 /// Whether a process runs in the root of what brought it unless it says otherwise, which is how Agent Plugins have it.
 fn starts_at_root(part: &Part) -> bool {
-    matches!(part.entry(), Entry::Plugin(plugin) if plugin.format == Some(Format::AgentPlugin))
+    matches!(part.entry(), Container::Plugin(plugin) if plugin.format == Some(Format::AgentPlugin))
 }
 
 fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root: bool) -> Transport {
@@ -175,7 +175,7 @@ fn variables(brought: &Brought, part: &Part, settings: &ServerSettings) -> BTree
         add("workspaceFolder", text(workspace));
         add("CLAUDE_PROJECT_DIR", text(workspace));
     }
-    if let Entry::Plugin(plugin) = part.entry() {
+    if let Container::Plugin(plugin) = part.entry() {
         let root = part.root();
         add("PLUGIN_ROOT", text(&root));
         // Agent Plugins know the other name only.

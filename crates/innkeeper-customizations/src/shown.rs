@@ -9,7 +9,7 @@ use std::path::{Component as Step, Path, PathBuf};
 
 use innkeeper_host::customizations::{Look, Shown};
 use innkeeper_host::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
-use innkeeper_plugins::{Child, Component, Entry, Icon, SkillOrigin, is_private};
+use innkeeper_plugins::{Child, Component, Container, Icon, SkillOrigin, is_private};
 use url::Url;
 
 use crate::brought::{Origin, Part};
@@ -69,9 +69,9 @@ fn missing(uri: &str) -> ResourceError {
 /// there is no plugin where one should be. Whatever else lies there is nobody's business.
 fn only_stands_there(part: &Part) -> bool {
     match part.entry() {
-        Entry::Plugin(plugin) => plugin.format.is_none(),
-        Entry::Directory(_) => part.reader().is_base(),
-        Entry::McpServer(_) => false,
+        Container::Plugin(plugin) => plugin.format.is_none(),
+        Container::Directory(_) => part.reader().is_base(),
+        Container::McpServer(_) => false,
     }
 }
 
@@ -108,7 +108,7 @@ fn has_server(part: &Part, uri: &str) -> bool {
     let is_it = |server: &Child| part.path_of(server) == relative;
     let is_server = |child: &Child| matches!(child.component, Component::McpServer(_)) && is_it(child);
     match part.entry() {
-        Entry::McpServer(server) => is_it(server),
+        Container::McpServer(server) => is_it(server),
         entry => entry.children().iter().any(is_server),
     }
 }
@@ -120,7 +120,7 @@ fn relative_to(part: &Part, uri: &str) -> Option<PathBuf> {
         let path = path.to_file_path().ok()?;
         return path.strip_prefix(part.root()).ok().map(Path::to_owned);
     };
-    let Entry::Plugin(plugin) = part.entry() else {
+    let Container::Plugin(plugin) = part.entry() else {
         return None;
     };
     // A query belongs to all URIs of the plugin.
@@ -172,9 +172,9 @@ enum What {
 
 fn what(part: &Part, relative: &Path) -> Option<What> {
     let (icons, children): (&[Icon], _) = match part.entry() {
-        Entry::Plugin(plugin) => (&plugin.icons, part.entry().children()),
-        Entry::Directory(_) => (&[], part.entry().children()),
-        Entry::McpServer(_) => return None,
+        Container::Plugin(plugin) => (&plugin.icons, part.entry().children()),
+        Container::Directory(_) => (&[], part.entry().children()),
+        Container::McpServer(_) => return None,
     };
     if relative.as_os_str().is_empty() {
         return (!only_stands_there(part)).then_some(What::Itself);
@@ -213,7 +213,7 @@ fn what(part: &Part, relative: &Path) -> Option<What> {
 /// plugins have for it.
 fn has_hooks_only(part: &Part, relative: &Path) -> bool {
     match part.entry() {
-        Entry::Directory(_) => !only_stands_there(part),
+        Container::Directory(_) => !only_stands_there(part),
         _ => relative.file_name().is_some_and(|name| name == HOOKS_FILE),
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_host::customizations::{Kit, NoHooks};
-use innkeeper_plugins::Entry;
+use innkeeper_plugins::Container;
 
 use crate::brought::{Brought, Origin};
 use crate::kit;
@@ -137,7 +137,7 @@ fn cus28_only_what_whoever_runs_the_host_put_there_is_their_own() {
     let plugins = brought
         .parts
         .iter()
-        .filter(|part| matches!(part.entry(), Entry::Plugin(_)));
+        .filter(|part| matches!(part.entry(), Container::Plugin(_)));
     let mut origins: Vec<_> = plugins
         .map(|part| (part.root().file_name().unwrap().to_owned(), part.origin().clone()))
         .collect();

@@ -11,7 +11,7 @@ use ahp_types::state::{
 };
 use innkeeper_host::content;
 use innkeeper_host::customizations::{OFF_AT_FIRST, PLUGIN_NAME};
-use innkeeper_plugins::{Child, Component, Directory, Entry, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
+use innkeeper_plugins::{Child, Component, Container, Directory, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};
 
 /// In `_meta`: what a plugin or a server is for, which has no field of its own.
@@ -25,11 +25,11 @@ const MAX_HOOKS: usize = 64;
 type Meta = Map<String, Value>;
 
 /// A top-level entry.
-pub(crate) fn entry(entry: &Entry) -> Customization {
+pub(crate) fn entry(entry: &Container) -> Customization {
     match entry {
-        Entry::Plugin(plugin) => Customization::Plugin(self::plugin(plugin)),
-        Entry::Directory(directory) => Customization::Directory(self::directory(directory)),
-        Entry::McpServer(server) => Customization::McpServer(Box::new(mcp_server(server))),
+        Container::Plugin(plugin) => Customization::Plugin(self::plugin(plugin)),
+        Container::Directory(directory) => Customization::Directory(self::directory(directory)),
+        Container::McpServer(server) => Customization::McpServer(Box::new(mcp_server(server))),
     }
 }
 

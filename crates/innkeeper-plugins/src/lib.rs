@@ -1,7 +1,7 @@
 //! Reads plugins and directories of customizations, and says what they hold.
 //!
 //! A plugin is a directory with skills, commands, agents, rules, hooks and MCP servers. Several
-//! tools have formats for it, and people write them by hand. This crate reads all of them into one
+//! tools have formats for it, and users write them by hand. This crate reads all of them into one
 //! [`Tree`]; the host turns the tree into the customizations of the protocol.
 //!
 //! # What it promises
@@ -16,14 +16,19 @@
 //!   the time, or the order in which a file system lists its files. [`changes`] of two equal trees
 //!   are none, so nothing is dispatched when nothing changed.
 //!
-//! # Where to begin reading
+//! # Modules
 //!
-//! `scan.rs` names the sources and `parts.rs` puts a tree together from them. A plugin goes through `plugin.rs`: `format.rs`
-//! finds the manifest and with it the format, `manifest.rs` reads it, `locations.rs` lists the
-//! places where components are, the modules below `component.rs` read them, and `gather.rs` keeps
-//! what was found. `directory.rs` and `loose.rs` do the same for what belongs to no plugin.
-//! Everything reads files through `place.rs`, which also notes where it looked: `footprint.rs` makes
-//! of that what to watch, and `watch.rs` scans again when something happens there.
+//! The data goes through them in this order.
+//!
+//! | Module | Job | Types |
+//! |---|---|---|
+//! | `scan` | Names the sources, and reads each part of them once. | [`Sources`], `Parts`, [`Footprint`] |
+//! | `read` | Opens files below a confined root and parses them. | `ScanRoot`, [`Reader`] |
+//! | `formats` | Finds the format of a plugin, its manifest and its locations. | [`Format`], `Manifest`, [`Listing`] |
+//! | `components` | Reads skills, agents, prompts, rules, hooks and MCP servers. | [`Component`] |
+//! | `containers` | Loads a plugin, a directory or loose files with their components. | [`Plugin`], [`Directory`] |
+//! | `tree` | Holds the result. | [`Tree`] of [`Container`]s with [`Child`]ren |
+//! | `watch` | Scans again when something changed in a footprint. | [`TreeWatcher`] |
 //!
 //! # Example
 //!
@@ -51,53 +56,34 @@
 
 #![warn(missing_docs)]
 
-mod changes;
-mod component;
-mod directory;
-mod footprint;
-mod format;
-mod frontmatter;
-mod gather;
+mod components;
+mod containers;
+mod formats;
 mod id;
-mod json;
 pub mod limits;
-mod listing;
-mod locations;
-mod loose;
-mod manifest;
-mod marketplace;
 mod note;
-mod parts;
-mod place;
-mod plugin;
-mod private;
 mod read;
-mod rescan;
 mod scan;
-mod text;
 mod tree;
-mod uri;
 mod watch;
-mod well_known;
-mod yaml;
 
-pub use changes::{Change, ChildChange, changes};
-pub use component::{
+pub use components::{
     Agent, CommandLine, ExitContract, Hook, HookAction, HookEvent, HookFile, HookOrigin, McpServer, OnFailure, Prompt,
     Remote, Rule, Skill, SkillOrigin, Transport, Treatment, configured_server,
 };
-pub use directory::{DirectorySource, Layout, LoadedDirectory, Scope, load_directory};
-pub use footprint::Footprint;
-pub use format::Format;
-pub use frontmatter::{Split, split_frontmatter};
-pub use marketplace::{Listing, Plugins, find_plugins};
+pub use containers::directory::{DirectorySource, Layout, LoadedDirectory, Scope, load_directory};
+pub use containers::plugin::{PluginSource, load_plugin};
+pub use containers::well_known::{user_directories, workspace_directories};
+pub use formats::detect::Format;
+pub use formats::marketplace::{Listing, Plugins, find_plugins};
 pub use note::{Code, LoadState, Note, Severity};
-pub use plugin::{PluginSource, load_plugin};
-pub use private::is_private;
-pub use read::Reader;
-pub use rescan::Rescan;
+pub use read::frontmatter::{Split, split_frontmatter};
+pub use read::private::is_private;
+pub use read::reader::Reader;
+pub use read::text::{TextPosition, TextRange};
+pub use scan::changes::{Change, ChildChange, changes};
+pub use scan::footprint::Footprint;
+pub use scan::rescan::Rescan;
 pub use scan::{Sources, scan, scan_traced};
-pub use text::{TextPosition, TextRange};
-pub use tree::{Child, Component, Directory, Entry, Icon, Kind, Plugin, Tree};
+pub use tree::{Child, Component, Container, Directory, Icon, Kind, Plugin, Tree};
 pub use watch::TreeWatcher;
-pub use well_known::{user_directories, workspace_directories};

@@ -190,7 +190,7 @@ impl Notes {
         let note = Note {
             severity,
             code,
-            path: crate::text::printable(path, 512),
+            path: crate::read::text::printable(path, 512),
             message,
         };
         if !self.kept.contains(&note) {

@@ -1,16 +1,21 @@
 //! Everything a session gets: plugins, the directories of its workspaces and of the user, and
 //! loose files, as one tree.
 
+pub(crate) mod changes;
+pub(crate) mod footprint;
+pub(crate) mod parts;
+pub(crate) mod rescan;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{DirectorySource, Scope};
-use crate::footprint::Footprint;
-use crate::parts::Parts;
-use crate::plugin::PluginSource;
+use crate::containers::directory::{DirectorySource, Scope};
+use crate::containers::plugin::PluginSource;
+use crate::containers::well_known::{user_directories, workspace_directories};
+use crate::scan::footprint::Footprint;
+use crate::scan::parts::Parts;
 use crate::tree::Tree;
-use crate::well_known::{user_directories, workspace_directories};
 
 /// Where to look. Nothing is looked up by itself: no environment, no home directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

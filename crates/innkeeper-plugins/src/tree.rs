@@ -5,17 +5,17 @@
 
 use std::path::PathBuf;
 
-use crate::component::{Agent, HookFile, McpServer, Prompt, Rule, Skill};
-use crate::directory::Scope;
-use crate::format::Format;
+use crate::components::{Agent, HookFile, McpServer, Prompt, Rule, Skill};
+use crate::containers::directory::Scope;
+use crate::formats::detect::Format;
 use crate::note::{LoadState, Note};
-use crate::text::TextRange;
+use crate::read::text::TextRange;
 
 /// Everything that was found, in the order in which it is published.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tree {
     /// Containers, and MCP servers that no container holds.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Container>,
     /// Remarks about files that belong to no container, and with which nothing is wrong: what is, is said by
     /// an entry.
     pub notes: Vec<Note>,
@@ -23,7 +23,7 @@ pub struct Tree {
 
 /// A top-level entry (CUS-01).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entry {
+pub enum Container {
     /// A plugin.
     Plugin(Plugin),
     /// A directory of customizations of one kind.
@@ -32,7 +32,7 @@ pub enum Entry {
     McpServer(Child),
 }
 
-impl Entry {
+impl Container {
     /// The id by which actions name the entry.
     pub fn id(&self) -> &str {
         match self {

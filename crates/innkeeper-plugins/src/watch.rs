@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use innkeeper_std::canonical_prefix;
 use innkeeper_std::watch::{DirectoryEvent, DirectoryId, DirectoryWatcher, WatchError, Watched};
 
-use crate::footprint::Footprint;
-use crate::parts::{Parts, SharedTree};
 use crate::scan::Sources;
+use crate::scan::footprint::Footprint;
+use crate::scan::parts::{Parts, SharedTree};
 use crate::tree::Tree;
-use burst::{Burst, Happened};
+use burst::{Burst, ChangedPaths};
 
 /// How often everything is read again without a reason, for events that got lost.
 const SAFETY_SCAN: Duration = Duration::from_secs(60);
@@ -55,11 +55,11 @@ pub struct TreeWatcher {
 
 #[derive(Debug)]
 enum Message {
-    Happened(Vec<PathBuf>),
+    Changed(Vec<PathBuf>),
     /// Events got lost, or something is wrong with watching.
     Lost,
     /// A path is known to have changed, and somebody waits until that was read.
-    Changed(PathBuf, Done),
+    ReadNow(PathBuf, Done),
     Stop,
 }
 
@@ -111,7 +111,7 @@ impl TreeWatcher {
     /// Reads again at once what depends on a path that is known to have changed, and calls `done` after a tree that
     /// differs was handed on. Events would tell the same, but later. Where too much waits already, `done` is dropped.
     pub fn changed(&self, path: PathBuf, done: impl FnOnce() + Send + 'static) {
-        let _ = self.messages.try_send(Message::Changed(path, Done(Box::new(done))));
+        let _ = self.messages.try_send(Message::ReadNow(path, Done(Box::new(done))));
     }
 }
 
@@ -168,8 +168,8 @@ impl Task {
         self.tell(&tree, on_tree);
         while let Some(happened) = self.wait(inbox) {
             let new = match happened {
-                Happened::Anything => self.settle_all(),
-                Happened::At(paths) => {
+                ChangedPaths::Unknown => self.settle_all(),
+                ChangedPaths::Known(paths) => {
                     // Directories there and below may not be watched any more.
                     for path in &paths {
                         self.watcher.unwatch_below(path);
@@ -229,7 +229,7 @@ impl Task {
     }
 
     /// Takes note of a change that somebody waits for. `None` says that nothing depends on it.
-    fn take_change(&mut self, path: &Path, done: Done) -> Option<Happened> {
+    fn take_change(&mut self, path: &Path, done: Done) -> Option<ChangedPaths> {
         let real = canonical_prefix(path);
         let spellings = [path, &real];
         let itself = spellings.into_iter().find(|path| self.footprint.concerns(path));
@@ -239,7 +239,7 @@ impl Task {
         match nearest.map(Path::to_owned) {
             Some(nearest) => {
                 self.awaiting.push(done);
-                Some(Happened::at(vec![nearest]))
+                Some(ChangedPaths::at(vec![nearest]))
             }
             None => {
                 (done.0)();
@@ -278,43 +278,43 @@ impl Task {
     }
 
     /// Waits for a burst of events to begin and to end. `None` when it is time to stop.
-    fn wait(&mut self, inbox: &Receiver<Message>) -> Option<Happened> {
+    fn wait(&mut self, inbox: &Receiver<Message>) -> Option<ChangedPaths> {
         // However much happens meanwhile: something that never stops must not put it off for ever.
         let deadline = self.last_full_at + pause(self.is_complete, self.last_full);
         let mut burst = loop {
             let rest = deadline.saturating_duration_since(Instant::now());
             if rest.is_zero() && !self.is_dropped.load(Ordering::Acquire) {
-                return Some(Happened::Anything);
+                return Some(ChangedPaths::Unknown);
             }
             match inbox.recv_timeout(rest) {
-                Ok(Message::Happened(paths)) => {
+                Ok(Message::Changed(paths)) => {
                     let paths = self.of_interest(paths);
                     if !paths.is_empty() {
-                        break Burst::begin(Instant::now(), Happened::at(paths));
+                        break Burst::begin(Instant::now(), ChangedPaths::at(paths));
                     }
                 }
-                Ok(Message::Lost) => break Burst::begin(Instant::now(), Happened::Anything),
-                Ok(Message::Changed(path, done)) => {
+                Ok(Message::Lost) => break Burst::begin(Instant::now(), ChangedPaths::Unknown),
+                Ok(Message::ReadNow(path, done)) => {
                     if let Some(happened) = self.take_change(&path, done) {
                         return Some(happened);
                     }
                 }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => return Some(Happened::Anything),
+                Err(RecvTimeoutError::Timeout) => return Some(ChangedPaths::Unknown),
             }
             if self.has_overflowed.swap(false, Ordering::AcqRel) {
-                break Burst::begin(Instant::now(), Happened::Anything);
+                break Burst::begin(Instant::now(), ChangedPaths::Unknown);
             }
         };
         loop {
             let rest = burst.ends_at().saturating_duration_since(Instant::now());
             let more = match inbox.recv_timeout(rest) {
-                Ok(Message::Happened(paths)) => match self.of_interest(paths) {
+                Ok(Message::Changed(paths)) => match self.of_interest(paths) {
                     paths if paths.is_empty() && !rest.is_zero() => continue,
-                    paths => Happened::at(paths),
+                    paths => ChangedPaths::at(paths),
                 },
-                Ok(Message::Lost) => Happened::Anything,
-                Ok(Message::Changed(path, done)) => match self.take_change(&path, done) {
+                Ok(Message::Lost) => ChangedPaths::Unknown,
+                Ok(Message::ReadNow(path, done)) => match self.take_change(&path, done) {
                     Some(happened) => {
                         burst.go_on(Instant::now(), happened);
                         break;
@@ -350,7 +350,7 @@ fn watcher(events: SyncSender<Message>, has_overflowed: &Arc<AtomicBool>) -> Dir
     // The number of watches is limited by who asks for them.
     DirectoryWatcher::new(usize::MAX, move |event| {
         let message = match event {
-            DirectoryEvent::Changed { paths, .. } => Message::Happened(paths),
+            DirectoryEvent::Changed { paths, .. } => Message::Changed(paths),
             DirectoryEvent::Lost => Message::Lost,
         };
         if events.try_send(message).is_err() {
@@ -413,11 +413,11 @@ mod tests {
         let mut task = Task::new(sources, messages.clone());
         task.settle_all();
         let log = fs::canonicalize(temp.path()).unwrap().join("log");
-        messages.send(Message::Happened(vec![log.clone()])).unwrap();
-        assert_eq!(task.wait(&inbox), Some(Happened::at(vec![log.clone()])));
-        messages.send(Message::Happened(vec![log])).unwrap();
+        messages.send(Message::Changed(vec![log.clone()])).unwrap();
+        assert_eq!(task.wait(&inbox), Some(ChangedPaths::at(vec![log.clone()])));
+        messages.send(Message::Changed(vec![log])).unwrap();
         task.last_full_at = task.last_full_at.checked_sub(SAFETY_SCAN).unwrap();
-        assert_eq!(task.wait(&inbox), Some(Happened::Anything));
+        assert_eq!(task.wait(&inbox), Some(ChangedPaths::Unknown));
     }
 
     #[test]

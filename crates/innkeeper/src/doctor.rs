@@ -9,7 +9,7 @@ mod servers;
 mod store;
 
 use innkeeper_customizations::Part;
-use innkeeper_plugins::Entry;
+use innkeeper_plugins::Container;
 
 use crate::cli::DoctorArgs;
 use crate::config::{ConfigFile, Examined};
@@ -87,7 +87,7 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
         );
     }
     if troubles.is_empty() {
-        let is_plugin = |part: &&Part| matches!(part.entry(), Entry::Plugin(_));
+        let is_plugin = |part: &&Part| matches!(part.entry(), Container::Plugin(_));
         let plugins = brought.parts.iter().filter(is_plugin).count();
         let found: usize = brought.parts.iter().map(|part| part.entry().children().len()).sum();
         report.ok(

@@ -170,7 +170,7 @@ async fn cursor_hooks_of_one_tool_hear_of_it_alone() {
     ];
     let workshop = Workshop::new(&plugin);
     let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(workshop.path()));
-    let files = SourcedHooks::of_entry(&Entry::Plugin(plugin), &HookSource::Host, Some(workshop.path()));
+    let files = SourcedHooks::of_entry(&Container::Plugin(plugin), &HookSource::Host, Some(workshop.path()));
     let hooks = CommandHooks::new(files, workshop.trust(), Arc::new(HookSettings::default()));
     let input = json!({ "tool_input": { "command": "curl example.test" } });
     let call = workshop.call(HookEvent::PreToolUse, "run_command", input);
@@ -486,7 +486,7 @@ async fn p12_a_plugin_of_a_client_runs_nothing_either_and_may_move_once_it_is_tr
             std::fs::set_permissions(root.join("stop.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(&root));
-        let files = SourcedHooks::of_entry(&Entry::Plugin(plugin), &source, Some(&root));
+        let files = SourcedHooks::of_entry(&Container::Plugin(plugin), &source, Some(&root));
         CommandHooks::new(files, workshop.trust(), Arc::new(HookSettings::default()))
     };
     let call = || workshop.call(HookEvent::Stop, "", json!({}));

@@ -14,22 +14,22 @@ const MAX_PLACES: usize = 256;
 
 /// Where something happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum ChangedPaths {
     /// At these paths.
-    At(BTreeSet<PathBuf>),
+    Known(BTreeSet<PathBuf>),
     /// Nobody knows where.
-    Anything,
+    Unknown,
 }
 
-impl Happened {
+impl ChangedPaths {
     pub(super) fn at(paths: Vec<PathBuf>) -> Self {
-        Self::At(paths.into_iter().collect())
+        Self::Known(paths.into_iter().collect())
     }
 
     fn add(&mut self, more: Self) {
         match (&mut *self, more) {
-            (Self::At(places), Self::At(more)) if places.len() + more.len() <= MAX_PLACES => places.extend(more),
-            _ => *self = Self::Anything,
+            (Self::Known(places), Self::Known(more)) if places.len() + more.len() <= MAX_PLACES => places.extend(more),
+            _ => *self = Self::Unknown,
         }
     }
 }
@@ -39,11 +39,11 @@ impl Happened {
 pub(super) struct Burst {
     began: Instant,
     latest: Instant,
-    happened: Happened,
+    happened: ChangedPaths,
 }
 
 impl Burst {
-    pub(super) fn begin(now: Instant, happened: Happened) -> Self {
+    pub(super) fn begin(now: Instant, happened: ChangedPaths) -> Self {
         Self {
             began: now,
             latest: now,
@@ -51,14 +51,14 @@ impl Burst {
         }
     }
 
-    pub(super) fn go_on(&mut self, now: Instant, more: Happened) {
+    pub(super) fn go_on(&mut self, now: Instant, more: ChangedPaths) {
         self.latest = now;
         self.happened.add(more);
     }
 
     /// Events got lost, so nobody knows where something happened.
     pub(super) fn lose(&mut self) {
-        self.happened = Happened::Anything;
+        self.happened = ChangedPaths::Unknown;
     }
 
     /// When it is over, if nothing more happens.
@@ -66,7 +66,7 @@ impl Burst {
         (self.latest + QUIET).min(self.began + LONGEST)
     }
 
-    pub(super) fn over(self) -> Happened {
+    pub(super) fn over(self) -> ChangedPaths {
         self.happened
     }
 }
@@ -75,8 +75,8 @@ impl Burst {
 mod tests {
     use super::*;
 
-    fn at(path: &str) -> Happened {
-        Happened::at(vec![PathBuf::from(path)])
+    fn at(path: &str) -> ChangedPaths {
+        ChangedPaths::at(vec![PathBuf::from(path)])
     }
 
     /// Who writes a file slowly is waited for, but not for ever: nobody reads half of it before.
@@ -104,10 +104,10 @@ mod tests {
         for number in 1..MAX_PLACES {
             burst.go_on(now, at(&format!("/p/{number}")));
         }
-        assert!(matches!(&burst.happened, Happened::At(places) if places.len() == MAX_PLACES));
+        assert!(matches!(&burst.happened, ChangedPaths::Known(places) if places.len() == MAX_PLACES));
         burst.go_on(now, at("/p/more"));
-        assert_eq!(burst.happened, Happened::Anything);
+        assert_eq!(burst.happened, ChangedPaths::Unknown);
         burst.go_on(now, at("/p/more"));
-        assert_eq!(burst.over(), Happened::Anything, "and stays so");
+        assert_eq!(burst.over(), ChangedPaths::Unknown, "and stays so");
     }
 }

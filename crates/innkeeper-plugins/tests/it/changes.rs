@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use innkeeper_plugins::{Change, ChildChange, Entry, LoadState, PluginSource, Sources, Tree, changes, scan};
+use innkeeper_plugins::{Change, ChildChange, Container, LoadState, PluginSource, Sources, Tree, changes, scan};
 
 use crate::support::write;
 
@@ -88,7 +88,7 @@ fn d65_broken_and_repaired_again_is_what_it_was() {
     let (temp, before) = start();
     write(temp.path(), "one/.plugin/plugin.json", "{");
     let broken = scan(&sources(temp.path()));
-    let Entry::Plugin(plugin) = &broken.entries[0] else {
+    let Container::Plugin(plugin) = &broken.entries[0] else {
         panic!()
     };
     assert!(matches!(plugin.load, LoadState::Error { .. }));

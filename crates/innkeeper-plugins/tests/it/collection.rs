@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use innkeeper_plugins::{Entry, LoadState, PluginSource, Sources, changes, find_plugins, load_plugin, scan};
+use innkeeper_plugins::{Container, LoadState, PluginSource, Sources, changes, find_plugins, load_plugin, scan};
 
 use crate::support::write;
 
@@ -49,7 +49,7 @@ fn three_thousand_files_in_five_hundred_plugins_are_all_found() {
     println!("a scan of 3,000 files took {:?}", start.elapsed());
     assert_eq!(tree.entries.len(), 500);
     for entry in &tree.entries {
-        let Entry::Plugin(plugin) = entry else { panic!() };
+        let Container::Plugin(plugin) = entry else { panic!() };
         assert_eq!(plugin.load, LoadState::Loaded, "{:?}", plugin.notes);
         let names: Vec<&str> = entry.children().iter().map(|child| child.name.as_str()).collect();
         assert_eq!(names, ["a", "s0", "s1", "s2", "r"]);
@@ -146,17 +146,17 @@ fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded
         ..Sources::default()
     };
     let tree = scan(&sources);
-    let (of_market, plugins): (Vec<&Entry>, Vec<&Entry>) = tree
+    let (of_market, plugins): (Vec<&Container>, Vec<&Container>) = tree
         .entries
         .iter()
         .partition(|entry| entry.id().starts_with("marketplace-"));
-    let [Entry::Plugin(market)] = of_market.as_slice() else {
+    let [Container::Plugin(market)] = of_market.as_slice() else {
         panic!("the marketplace says what is missing: {of_market:?}")
     };
     assert!(matches!(market.load, LoadState::Degraded { .. }), "{:?}", market.load);
     assert_eq!(plugins.len(), PLUGINS / 10 * 8, "all but those that are not there");
     for entry in plugins {
-        let Entry::Plugin(plugin) = entry else { panic!() };
+        let Container::Plugin(plugin) = entry else { panic!() };
         let number: usize = plugin.uri.rsplit("/p").next().unwrap().parse().unwrap();
         let names: Vec<&str> = entry.children().iter().map(|child| child.name.as_str()).collect();
         let expected: &[&str] = match number % 10 {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use innkeeper_plugins::{Child, Component, Directory, Entry, Kind, LoadState, Sources, Tree, scan};
+use innkeeper_plugins::{Child, Component, Container, Directory, Kind, LoadState, Sources, Tree, scan};
 
 use crate::support::write;
 
@@ -16,8 +16,8 @@ fn workspace(path: &Path) -> Sources {
 
 fn directories(tree: &Tree) -> Vec<&Directory> {
     let directories = tree.entries.iter().filter_map(|entry| match entry {
-        Entry::Directory(directory) => Some(directory),
-        Entry::Plugin(_) | Entry::McpServer(_) => None,
+        Container::Directory(directory) => Some(directory),
+        Container::Plugin(_) | Container::McpServer(_) => None,
     });
     directories.collect()
 }
@@ -126,7 +126,7 @@ fn d53_a_skill_with_a_manifest_is_a_plugin() {
     write(temp.path(), ".claude/skills/x/SKILL.md", "---\ndescription: d\n---\n");
     let tree = scan(&workspace(temp.path()));
     assert!(names(directory(&tree, ".claude/skills")).is_empty());
-    let Entry::Plugin(plugin) = &tree.entries[0] else {
+    let Container::Plugin(plugin) = &tree.entries[0] else {
         panic!()
     };
     assert_eq!(plugin.name, "x");
@@ -179,7 +179,7 @@ fn loose_files_are_rules_hooks_and_servers() {
         .entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::McpServer(server) => Some(server.name.as_str()),
+            Container::McpServer(server) => Some(server.name.as_str()),
             _ => None,
         })
         .collect();
@@ -231,7 +231,7 @@ fn d50_a_workspace_that_is_the_home_is_listed_once() {
         home: Some(temp.path().to_owned()),
         ..Sources::default()
     });
-    let mut ids: Vec<&str> = tree.entries.iter().map(Entry::id).collect();
+    let mut ids: Vec<&str> = tree.entries.iter().map(Container::id).collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
@@ -297,7 +297,7 @@ fn plugins_that_were_put_into_a_workspace_or_a_home_are_found() {
         .entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::Plugin(plugin) => Some((plugin.name.as_str(), plugin.load == LoadState::Loaded)),
+            Container::Plugin(plugin) => Some((plugin.name.as_str(), plugin.load == LoadState::Loaded)),
             _ => None,
         })
         .collect();

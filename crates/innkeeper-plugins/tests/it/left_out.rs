@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use innkeeper_plugins::{
-    Code, Component, Directory, Entry, LoadState, Note, Plugin, Sources, Tree, find_plugins, load_plugin, scan,
+    Code, Component, Container, Directory, LoadState, Note, Plugin, Sources, Tree, find_plugins, load_plugin, scan,
 };
 
 use crate::support::write;
@@ -14,16 +14,16 @@ const SKILL: &str = "---\ndescription: d\n---\n";
 
 fn directory<'t>(tree: &'t Tree, name: &str) -> &'t Directory {
     let mut directories = tree.entries.iter().filter_map(|entry| match entry {
-        Entry::Directory(directory) => Some(directory),
-        Entry::Plugin(_) | Entry::McpServer(_) => None,
+        Container::Directory(directory) => Some(directory),
+        Container::Plugin(_) | Container::McpServer(_) => None,
     });
     directories.find(|directory| directory.name == name).unwrap()
 }
 
 fn plugins(tree: &Tree) -> Vec<&Plugin> {
     let plugins = tree.entries.iter().filter_map(|entry| match entry {
-        Entry::Plugin(plugin) => Some(plugin),
-        Entry::Directory(_) | Entry::McpServer(_) => None,
+        Container::Plugin(plugin) => Some(plugin),
+        Container::Directory(_) | Container::McpServer(_) => None,
     });
     plugins.collect()
 }
@@ -229,7 +229,7 @@ fn b2_instructions_for_everything_always_apply() {
     );
     write(temp.path(), "AGENTS.md", "---\napplyTo: \"**/*.rs\"\n---\nBe brief.\n");
     let tree = scan(&workspace(temp.path()));
-    let rules = tree.entries.iter().flat_map(Entry::children);
+    let rules = tree.entries.iter().flat_map(Container::children);
     let always: Vec<_> = rules
         .map(|child| match &child.component {
             Component::Rule(rule) => (child.path.as_str(), rule.always_apply),

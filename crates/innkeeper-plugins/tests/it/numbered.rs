@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use innkeeper_plugins::{
-    Change, Code, Component, Entry, LoadState, Plugin, PluginSource, Sources, Tree, changes, load_plugin, scan,
+    Change, Code, Component, Container, LoadState, Plugin, PluginSource, Sources, Tree, changes, load_plugin, scan,
 };
 
 #[cfg(unix)]
@@ -16,8 +16,8 @@ use crate::support::write;
 const SKILL: &str = "---\ndescription: d\n---\n";
 
 fn ids(tree: &Tree) -> Vec<&str> {
-    let containers = tree.entries.iter().map(Entry::id);
-    let children = tree.entries.iter().flat_map(Entry::children);
+    let containers = tree.entries.iter().map(Container::id);
+    let children = tree.entries.iter().flat_map(Container::children);
     containers.chain(children.map(|child| child.id.as_str())).collect()
 }
 
@@ -27,8 +27,8 @@ fn are_unique(ids: &[&str]) -> bool {
 
 fn plugins(tree: &Tree) -> Vec<&Plugin> {
     let plugins = tree.entries.iter().filter_map(|entry| match entry {
-        Entry::Plugin(plugin) => Some(plugin),
-        Entry::Directory(_) | Entry::McpServer(_) => None,
+        Container::Plugin(plugin) => Some(plugin),
+        Container::Directory(_) | Container::McpServer(_) => None,
     });
     plugins.collect()
 }
@@ -135,14 +135,14 @@ fn d39_servers_of_one_name_in_different_places_are_different_servers() {
     for plugin in plugins(&tree) {
         assert_eq!(plugin.children.as_ref().unwrap()[0].name, "db");
     }
-    let is_server = |entry: &&Entry| matches!(entry, Entry::McpServer(_));
+    let is_server = |entry: &&Container| matches!(entry, Container::McpServer(_));
     assert_eq!(
         tree.entries.iter().filter(is_server).count(),
         1,
         "of two files of a workspace the first counts"
     );
-    let is_told = |entry: &Entry| match entry {
-        Entry::Directory(directory) => directory.notes.iter().any(|note| note.code == Code::DuplicateName),
+    let is_told = |entry: &Container| match entry {
+        Container::Directory(directory) => directory.notes.iter().any(|note| note.code == Code::DuplicateName),
         _ => false,
     };
     assert!(tree.entries.iter().any(is_told), "{:#?}", tree.entries);
@@ -198,7 +198,7 @@ fn d49_directories_that_are_links_to_one_are_listed_with_ids_of_their_own() {
         .entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::Directory(directory) if !entry.children().is_empty() => Some(directory),
+            Container::Directory(directory) if !entry.children().is_empty() => Some(directory),
             _ => None,
         })
         .map(|directory| format!("{} {}", directory.name, directory.children.as_ref().unwrap()[0].name))
@@ -237,7 +237,9 @@ fn d49_a_directory_that_may_not_be_listed_degrades_only_that() {
     unlock(&plugins);
     let load = |name: &str| {
         let mut directories = tree.entries.iter().filter_map(|entry| match entry {
-            Entry::Directory(directory) if directory.name == name => Some((&directory.load, entry.children().len())),
+            Container::Directory(directory) if directory.name == name => {
+                Some((&directory.load, entry.children().len()))
+            }
             _ => None,
         });
         directories.next().unwrap()
@@ -273,7 +275,7 @@ fn d52_a_workspace_that_nobody_can_write_to_is_not_writable() {
         .entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::Directory(directory) => Some(directory.writable),
+            Container::Directory(directory) => Some(directory.writable),
             _ => None,
         })
         .collect();

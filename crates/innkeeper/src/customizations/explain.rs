@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use innkeeper_customizations::{Brought, Origin, Part, Shown};
-use innkeeper_plugins::{Child, Component, Entry, LoadState, Note, Severity};
+use innkeeper_plugins::{Child, Component, Container, LoadState, Note, Severity};
 
 use innkeeper_cli::enablement::{Decision, EVERYWHERE, EnablementReport};
 use innkeeper_cli::terminal::one_line;
@@ -55,9 +55,9 @@ fn names(brought: &Brought) -> HashMap<&str, String> {
     for part in &brought.parts {
         for child in part.entry().children() {
             let name = match part.entry() {
-                Entry::Plugin(plugin) => format!("{}:{}", plugin.name, child.name),
-                Entry::Directory(directory) => format!("{} in {}", child.name, directory.name),
-                Entry::McpServer(_) => child.name.clone(),
+                Container::Plugin(plugin) => format!("{}:{}", plugin.name, child.name),
+                Container::Directory(directory) => format!("{} in {}", child.name, directory.name),
+                Container::McpServer(_) => child.name.clone(),
             };
             names.insert(child.id.as_str(), name);
         }
@@ -80,8 +80,8 @@ fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
         None => reasons.push("on: no user switched it off".to_owned()),
     }
     let (load, notes): (&LoadState, &[Note]) = match part.entry() {
-        Entry::Plugin(plugin) => (&plugin.load, &plugin.notes),
-        Entry::Directory(directory) => {
+        Container::Plugin(plugin) => (&plugin.load, &plugin.notes),
+        Container::Directory(directory) => {
             let can_be_saved_into = tree::can_be_saved_into(directory);
             if !directory.exists && can_be_saved_into {
                 reasons.push("does not exist yet; it is shown so that the first one can be saved into it".to_owned());
@@ -90,7 +90,7 @@ fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
             }
             (&directory.load, &directory.notes)
         }
-        Entry::McpServer(_) => return reasons,
+        Container::McpServer(_) => return reasons,
     };
     match load {
         LoadState::Loaded | LoadState::Loading => {}
@@ -101,8 +101,8 @@ fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
     reasons
 }
 
-fn is_off_at_first(entry: &Entry) -> bool {
-    let Entry::McpServer(child) = entry else {
+fn is_off_at_first(entry: &Container) -> bool {
+    let Container::McpServer(child) = entry else {
         return false;
     };
     matches!(&child.component, Component::McpServer(server) if server.treatment.is_off_at_first)

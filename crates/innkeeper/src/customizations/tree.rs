@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use innkeeper_customizations::Brought;
-use innkeeper_plugins::{Child, Component, Directory, Entry, Kind, LoadState, SkillOrigin};
+use innkeeper_plugins::{Child, Component, Container, Directory, Kind, LoadState, SkillOrigin};
 
 use innkeeper_cli::terminal::one_line;
 
@@ -13,7 +13,7 @@ pub(super) fn in_words(brought: &Brought) -> String {
     let mut absent = Vec::new();
     for part in &brought.parts {
         let entry = part.entry();
-        if let Entry::Directory(directory) = entry
+        if let Container::Directory(directory) = entry
             && !directory.exists
             && directory.notes.is_empty()
         {
@@ -41,9 +41,9 @@ pub(super) fn in_words(brought: &Brought) -> String {
 }
 
 /// Returns the kind and the state of a container.
-pub(super) fn headline(entry: &Entry) -> String {
+pub(super) fn headline(entry: &Container) -> String {
     match entry {
-        Entry::Plugin(plugin) => {
+        Container::Plugin(plugin) => {
             let version = plugin.version.as_deref().map(|version| format!(" {version}"));
             let version = one_line(&version.unwrap_or_default(), 40);
             format!(
@@ -52,7 +52,7 @@ pub(super) fn headline(entry: &Entry) -> String {
                 one_line(&plugin.uri, 400)
             )
         }
-        Entry::Directory(directory) => {
+        Container::Directory(directory) => {
             let mut states = Vec::new();
             if !directory.exists {
                 states.push("does not exist yet");
@@ -67,7 +67,7 @@ pub(super) fn headline(entry: &Entry) -> String {
             let name = one_line(&directory.name, 200);
             format!("{} directory {name}{states}", directory.contents.as_str())
         }
-        Entry::McpServer(server) => line(server),
+        Container::McpServer(server) => line(server),
     }
 }
 
@@ -90,11 +90,11 @@ pub(super) fn line(child: &Child) -> String {
 }
 
 /// Returns the name and the problem of a container, if it has one.
-pub(super) fn trouble(entry: &Entry) -> Option<(String, String)> {
+pub(super) fn trouble(entry: &Container) -> Option<(String, String)> {
     let (name, load) = match entry {
-        Entry::Plugin(plugin) => (&plugin.name, &plugin.load),
-        Entry::Directory(directory) => (&directory.name, &directory.load),
-        Entry::McpServer(_) => return None,
+        Container::Plugin(plugin) => (&plugin.name, &plugin.load),
+        Container::Directory(directory) => (&directory.name, &directory.load),
+        Container::McpServer(_) => return None,
     };
     match load {
         LoadState::Loading | LoadState::Loaded => None,

@@ -1,0 +1,188 @@
+//! Where the components of a plugin are: the default places of its format, then the declared ones
+//! (P5).
+
+use std::path::{Path, PathBuf};
+
+use crate::formats::detect::Format;
+use crate::formats::manifest::Declared;
+use crate::note::{Code, Notes};
+use crate::read::scan_root::{PathKind, ScanRoot, label};
+
+/// A place to look for components of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) path: PathBuf,
+    pub(crate) look: PathKind,
+}
+
+/// Where a format keeps its components when the manifest says nothing.
+pub(crate) struct Defaults {
+    pub(crate) skills: &'static [&'static str],
+    pub(crate) commands: &'static [&'static str],
+    pub(crate) agents: &'static [&'static str],
+    pub(crate) rules: &'static [&'static str],
+    pub(crate) hooks: &'static [&'static str],
+    pub(crate) mcp_servers: &'static [&'static str],
+}
+
+pub(crate) fn defaults(format: Format) -> Defaults {
+    // Agent Plugins have skills and MCP servers at fixed places, and nothing else. Clients put their
+    // own things into a directory of their own; Copilot's is read, because its agents are plain.
+    let (commands, agents, rules): (&[&str], &[&str], &[&str]) = match format {
+        Format::AgentPlugin => (
+            &["com.github.copilot/commands"],
+            &["com.github.copilot/agents"],
+            &["com.github.copilot/rules"],
+        ),
+        _ => (&["commands"], &["agents"], &["rules"]),
+    };
+    Defaults {
+        skills: &["skills"],
+        commands,
+        agents,
+        rules,
+        hooks: match format {
+            Format::AgentPlugin => &["com.github.copilot/hooks/hooks.json"],
+            Format::OpenPlugin | Format::Claude | Format::Cursor => &["hooks/hooks.json"],
+            Format::Codex | Format::Copilot | Format::Bare => &["hooks.json", "hooks/hooks.json"],
+        },
+        mcp_servers: match format {
+            Format::AgentPlugin => &["mcp.json"],
+            Format::Cursor | Format::Bare => &["mcp.json", ".mcp.json"],
+            Format::OpenPlugin | Format::Claude | Format::Codex | Format::Copilot => &[".mcp.json"],
+        },
+    }
+}
+
+/// The places that exist, defaults first. What is declared in vain is noted.
+pub(crate) fn locations(
+    root: &ScanRoot,
+    defaults: &[&str],
+    declared: &Declared,
+    manifest: &str,
+    notes: &mut Notes,
+) -> Vec<Location> {
+    let mut places: Vec<Location> = Vec::new();
+    if !declared.exclusive {
+        for path in defaults {
+            let path = PathBuf::from(path);
+            match root.look(&path) {
+                PathKind::Missing => {}
+                look => places.push(Location { path, look }),
+            }
+        }
+    }
+    for written in &declared.paths {
+        let shown = crate::read::text::printable(written, 200);
+        let Some(path) = resolve(written) else {
+            notes.warn(
+                Code::PathEscape,
+                manifest,
+                format!("`{shown}` leads out of the plugin and is ignored: give a path below it, such as `./skills`"),
+            );
+            continue;
+        };
+        if !written.starts_with("./") && written != "." {
+            notes.info(
+                Code::ManifestPathStyle,
+                manifest,
+                format!("`{shown}` should begin with `./`, as other hosts demand"),
+            );
+        }
+        match root.look(&path) {
+            PathKind::Missing => notes.warn(
+                Code::ManifestPathMissing,
+                manifest,
+                format!("`{shown}` does not exist: create it, or remove it from the manifest"),
+            ),
+            look => {
+                if !places.iter().any(|place| place.path == path) {
+                    places.push(Location { path, look });
+                }
+            }
+        }
+    }
+    places
+}
+
+/// Notes a place that is not what it should be. True if it is.
+pub(crate) fn is_directory(location: &Location, notes: &mut Notes) -> bool {
+    let path = label(&location.path);
+    match location.look {
+        PathKind::Directory => true,
+        PathKind::Outside => {
+            notes.warn(
+                Code::PathEscape,
+                &path,
+                "is a link out of the plugin and is not followed: copy what it leads to",
+            );
+            false
+        }
+        PathKind::Unreadable => {
+            notes.warn(Code::Unreadable, &path, "cannot be read: check its permissions");
+            false
+        }
+        PathKind::File | PathKind::Special | PathKind::Missing => {
+            notes.warn(
+                Code::WrongKind,
+                &path,
+                "is no directory, so what belongs there is not found: rename it",
+            );
+            false
+        }
+    }
+}
+
+/// A path as manifests write it, relative to the plugin. `None` if it leads elsewhere.
+pub(crate) fn resolve(written: &str) -> Option<PathBuf> {
+    let written = written.trim().replace('\\', "/");
+    let has_drive = written.as_bytes().get(1) == Some(&b':') && written.starts_with(|c: char| c.is_ascii_alphabetic());
+    if written.starts_with(['/', '~']) || has_drive || written.contains('\0') || written.is_empty() {
+        return None;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in written.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.iter().collect::<PathBuf>()).filter(|path| path.is_relative())
+}
+
+/// The last name of a path, for people.
+pub(crate) fn last_name(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_inside() {
+        for (written, resolved) in [
+            ("./skills", Some("skills")),
+            ("skills/", Some("skills")),
+            ("./a/../b", Some("b")),
+            (".\\a\\b", Some("a/b")),
+            ("./", Some("")),
+            ("../x", None),
+            ("./../..", None),
+            ("a/../../b", None),
+            ("..\\x", None),
+            ("/etc", None),
+            ("~/x", None),
+            ("C:\\x", None),
+            ("c:x", None),
+            ("", None),
+        ] {
+            assert_eq!(resolve(written), resolved.map(PathBuf::from), "{written}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A scan in parts, each of which is read again only when something happened to it.
+//!
+//! A part is what one source yields: a plugin, a directory, the loose files of a workspace, a
+//! collection. It knows which directories it was read from ([`Footprint`]), so that one changed file
+//! costs one part and not a scan of everything. Parts never read one another, hence a scan with kept
+//! parts finds what a scan without any does, as long as whatever happened is told
+//! ([`Parts::forget`]). That events get lost is not decided here: whoever doubts forgets everything.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::containers::directory::{self, DirectorySource, Scope};
+use crate::containers::loose::{self, Loose};
+use crate::containers::plugin::{self, PluginSource};
+use crate::containers::well_known::plugin_directories;
+use crate::formats::marketplace::{Plugins, find_installed, find_traced};
+use crate::note::Note;
+use crate::scan::Sources;
+use crate::scan::footprint::Footprint;
+use crate::tree::{Container, Tree};
+
+/// What was read, and what is known of it still.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    collections: PartCache<PathBuf, Plugins>,
+    installed: PartCache<(PathBuf, &'static str), Plugins>,
+    directories: PartCache<DirectorySource, ReadDirectory>,
+    /// By their ids; a source that differs is another part.
+    plugins: PartCache<String, (PluginSource, Arc<Container>)>,
+    loose: PartCache<(PathBuf, Scope), ReadLoose>,
+}
+
+/// A tree whose entries are shared with the parts and with trees before it.
+#[derive(Debug, Default)]
+pub(crate) struct SharedTree {
+    pub(crate) entries: Vec<Arc<Container>>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl SharedTree {
+    /// Whether both have the same entries in the same order. Most of them are one and the same.
+    pub(crate) fn has_entries_of(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&Arc<Container>, &Arc<Container>)| Arc::ptr_eq(one, other) || one == other;
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(is_same)
+    }
+
+    /// A tree of its own.
+    pub(crate) fn to_tree(&self) -> Tree {
+        Tree {
+            entries: self.entries.iter().map(|entry| Container::clone(entry)).collect(),
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// The tree itself; what nobody else has is not copied.
+    pub(crate) fn into_tree(self) -> Tree {
+        Tree {
+            entries: self.entries.into_iter().map(Arc::unwrap_or_clone).collect(),
+            notes: self.notes,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ReadDirectory {
+    entry: Arc<Container>,
+    plugins: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+struct ReadLoose {
+    directories: Vec<Arc<Container>>,
+    servers: Vec<Arc<Container>>,
+    notes: Vec<Note>,
+}
+
+impl From<Loose> for ReadLoose {
+    fn from(loose: Loose) -> Self {
+        let directories = loose.directories.into_iter().map(Container::Directory);
+        let servers = loose.servers.into_iter().map(Container::McpServer);
+        Self {
+            directories: directories.map(Arc::new).collect(),
+            servers: servers.map(Arc::new).collect(),
+            notes: loose.notes,
+        }
+    }
+}
+
+impl Parts {
+    /// Reads what is not known any more, and puts the tree together.
+    pub(crate) fn scan(&mut self, sources: &Sources) -> SharedTree {
+        let mut tree = SharedTree::default();
+        let mut directories = Vec::new();
+        let mut troubles = Vec::new();
+        let mut plugins = self.find_all_plugins(sources, &mut troubles, &mut tree.notes);
+        for source in sources.directories() {
+            let read = self.directory(&source);
+            directories.push(read.entry);
+            let below = |path: &PathBuf| {
+                let path = path.strip_prefix(&source.base).ok()?;
+                Some(PluginSource::below(&source.base, path, source.scope.links()))
+            };
+            plugins.extend(read.plugins.iter().filter_map(below));
+        }
+        let mut ids = HashSet::new();
+        for source in plugins {
+            let id = source.id();
+            if ids.insert(id.clone()) {
+                tree.entries.push(self.plugin(id, source));
+            }
+        }
+        let mut servers = Vec::new();
+        for (path, scope) in sources.scopes() {
+            let read = self.loose(path, scope);
+            directories.extend(read.directories);
+            servers.extend(read.servers);
+            tree.notes.extend(read.notes);
+        }
+        let rest = troubles.into_iter().chain(directories).chain(servers);
+        tree.entries
+            .extend(rest.filter(|entry| ids.insert(entry.id().to_owned())));
+        self.drop_unused();
+        tree
+    }
+
+    /// The plugins in the order in which they are listed: those that were named, those of
+    /// collections, then what was put into the directories of workspaces and of the user. Entries say what
+    /// is wrong with where they are listed; notes say the rest.
+    fn find_all_plugins(
+        &mut self,
+        sources: &Sources,
+        troubles: &mut Vec<Arc<Container>>,
+        notes: &mut Vec<Note>,
+    ) -> Vec<PluginSource> {
+        let mut plugins = sources.plugins.clone();
+        let mut take_in = |path: &Path, found: Plugins| {
+            match found.trouble(path) {
+                Some(trouble) => troubles.push(Arc::new(Container::Plugin(trouble))),
+                None => notes.extend(found.notes),
+            }
+            plugins.extend(found.sources);
+        };
+        for collection in &sources.collections {
+            let read = |footprint: &mut Footprint| find_traced(collection, footprint);
+            let found = self.collections.get_or_read(collection.clone(), read);
+            take_in(collection, found);
+        }
+        for (path, scope) in sources.scopes() {
+            for directory in plugin_directories(scope) {
+                let read = |footprint: &mut Footprint| find_installed(path, directory, scope.links(), footprint);
+                let found = self.installed.get_or_read((path.to_owned(), *directory), read);
+                take_in(&path.join(directory), found);
+            }
+        }
+        plugins
+    }
+
+    fn directory(&mut self, source: &DirectorySource) -> ReadDirectory {
+        self.directories.get_or_read(source.clone(), |footprint| {
+            let loaded = directory::load_traced(source, footprint);
+            ReadDirectory {
+                entry: Arc::new(Container::Directory(loaded.directory)),
+                plugins: loaded.plugins,
+            }
+        })
+    }
+
+    fn plugin(&mut self, id: String, source: PluginSource) -> Arc<Container> {
+        // A marketplace may say something else about it than before.
+        self.plugins.forget_unless(&id, |(known, _)| *known == source);
+        let (_, entry) = self.plugins.get_or_read(id, |footprint| {
+            let entry = Arc::new(Container::Plugin(plugin::load_traced(&source, footprint)));
+            (source, entry)
+        });
+        entry
+    }
+
+    fn loose(&mut self, path: &Path, scope: Scope) -> ReadLoose {
+        let read = |footprint: &mut Footprint| loose::load(path, scope, footprint).into();
+        self.loose.get_or_read((path.to_owned(), scope), read)
+    }
+
+    /// Something happened at these paths: what depended on them is read again.
+    pub(crate) fn forget(&mut self, paths: &BTreeSet<PathBuf>) {
+        self.forget_if(|part| paths.iter().any(|path| part.footprint.concerns(path)));
+    }
+
+    /// These directories are watched only now: what was read from them before is read again.
+    pub(crate) fn forget_watched_late(&mut self, points: &BTreeSet<PathBuf>) {
+        self.forget_if(|part| part.points.iter().any(|point| points.contains(point)));
+    }
+
+    /// Everything is read again.
+    pub(crate) fn forget_all(&mut self) {
+        *self = Self::default();
+    }
+
+    fn forget_if(&mut self, is_lost: impl Fn(&Origin) -> bool) {
+        self.collections.forget_if(&is_lost);
+        self.installed.forget_if(&is_lost);
+        self.directories.forget_if(&is_lost);
+        self.plugins.forget_if(&is_lost);
+        self.loose.forget_if(&is_lost);
+    }
+
+    fn drop_unused(&mut self) {
+        self.collections.drop_unused();
+        self.installed.drop_unused();
+        self.directories.drop_unused();
+        self.plugins.drop_unused();
+        self.loose.drop_unused();
+    }
+
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        let plugins = self.collections.origins().chain(self.installed.origins());
+        let containers = self.directories.origins().chain(self.plugins.origins());
+        plugins.chain(containers).chain(self.loose.origins())
+    }
+
+    /// The directories that the parts depend on.
+    pub(crate) fn footprint(&self) -> Footprint {
+        let mut footprint = Footprint::default();
+        self.origins().for_each(|origin| footprint.absorb(&origin.footprint));
+        footprint
+    }
+
+    /// The directories that have to be watched for them.
+    pub(crate) fn watch_points(&self) -> BTreeSet<PathBuf> {
+        self.origins()
+            .flat_map(|origin| origin.points.iter().cloned())
+            .collect()
+    }
+}
+
+/// Where a part came from.
+#[derive(Debug)]
+struct Origin {
+    footprint: Footprint,
+    points: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Part<T> {
+    value: T,
+    origin: Origin,
+    is_used: bool,
+}
+
+/// Parts of one kind.
+#[derive(Debug)]
+struct PartCache<K, T>(HashMap<K, Part<T>>);
+
+impl<K, T> Default for PartCache<K, T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash, T: Clone> PartCache<K, T> {
+    fn get_or_read(&mut self, key: K, read: impl FnOnce(&mut Footprint) -> T) -> T {
+        let part = self.0.entry(key).or_insert_with(|| {
+            let mut footprint = Footprint::default();
+            let value = read(&mut footprint);
+            let points = footprint.watch_points();
+            Part {
+                value,
+                origin: Origin { footprint, points },
+                is_used: true,
+            }
+        });
+        part.is_used = true;
+        part.value.clone()
+    }
+
+    fn forget_unless(&mut self, key: &K, is_right: impl FnOnce(&T) -> bool) {
+        if self.0.get(key).is_some_and(|part| !is_right(&part.value)) {
+            self.0.remove(key);
+        }
+    }
+
+    fn forget_if(&mut self, is_lost: impl Fn(&Origin) -> bool) {
+        self.0.retain(|_, part| !is_lost(&part.origin));
+    }
+
+    /// Drops what no source leads to any more.
+    fn drop_unused(&mut self) {
+        self.0.retain(|_, part| std::mem::take(&mut part.is_used));
+    }
+
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.0.values().map(|part| &part.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests;

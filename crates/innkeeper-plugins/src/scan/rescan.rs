@@ -1,0 +1,59 @@
+//! Reading the same sources again and again.
+
+use std::path::PathBuf;
+
+use crate::scan::Sources;
+use crate::scan::parts::Parts;
+use crate::tree::Tree;
+
+/// Sources that are read more than once, and of which only that is read again to which something
+/// happened. A [`TreeWatcher`](crate::TreeWatcher) does this by itself; this is for whoever knows
+/// better when and where something happened.
+///
+/// ```
+/// # let temp = tempfile::tempdir().unwrap();
+/// # let workspace = temp.path().canonicalize().unwrap();
+/// use innkeeper_plugins::{Rescan, Sources};
+///
+/// let mut rescan = Rescan::new(Sources {
+///     workspaces: vec![workspace.clone()],
+///     ..Sources::default()
+/// });
+/// let before = rescan.scan();
+///
+/// std::fs::write(workspace.join("AGENTS.md"), "Be kind.\n").unwrap();
+/// assert_eq!(rescan.scan(), before, "nobody said that something happened");
+/// rescan.forget([workspace.join("AGENTS.md")]);
+/// assert_ne!(rescan.scan(), before);
+/// ```
+#[derive(Debug)]
+pub struct Rescan {
+    sources: Sources,
+    parts: Parts,
+}
+
+impl Rescan {
+    /// Nothing is read yet.
+    pub fn new(sources: Sources) -> Self {
+        Self {
+            sources,
+            parts: Parts::default(),
+        }
+    }
+
+    /// Reads what was not read yet or was forgotten. It blocks, so call it where blocking is allowed.
+    pub fn scan(&mut self) -> Tree {
+        self.parts.scan(&self.sources).to_tree()
+    }
+
+    /// Something happened at these paths, which have no links in them. What depended on them is read
+    /// again by the next scan.
+    pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.parts.forget(&paths.into_iter().collect());
+    }
+
+    /// Everything is read again by the next scan.
+    pub fn forget_all(&mut self) {
+        self.parts.forget_all();
+    }
+}

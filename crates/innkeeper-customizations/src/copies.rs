@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 pub(crate) use cache::Cache;
 use cache::Kept;
 
-use crate::brought::{Origin, Part};
+use crate::discovered::{DiscoveredContainer, Origin};
 
 /// How many plugins of one client are copied at once.
 const AT_ONCE: usize = 2;
@@ -279,7 +279,7 @@ impl Job {
     }
 
     /// What there is to show of it now.
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> DiscoveredContainer {
         let origin = Origin::Client(self.plugin.client.clone());
         let (plugin, copy) = match &*self.state.borrow() {
             Copied::Here(revision) => (revision.plugin.clone(), Some(Arc::clone(revision))),
@@ -320,7 +320,7 @@ impl Job {
         };
         let path = copy.as_ref().map(|copy| copy.kept.path().to_owned());
         let reader = Reader::of_plugin(path.unwrap_or_else(|| PathBuf::from("/nonexistent")));
-        Part::new(Container::Plugin(plugin), origin, reader, copy)
+        DiscoveredContainer::new(Container::Plugin(plugin), origin, reader, copy)
     }
 
     fn announced(&self) -> Plugin {

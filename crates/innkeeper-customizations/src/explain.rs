@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ahp_types::state::Customization;
 use innkeeper_host::customizations::{NoHooks, Shadows};
 
-use crate::brought::Brought;
-use crate::{follow, kit};
+use crate::discovered::Discovered;
+use crate::{follow, set};
 
 /// What was found, as clients would see it, and what is not used.
 #[derive(Debug)]
@@ -17,10 +17,10 @@ pub struct Shown {
     pub shadows: Shadows,
 }
 
-impl Brought {
+impl Discovered {
     /// As a session would show it. Looks at files, to find out which of them are one and the same.
     pub fn show(&self) -> Shown {
-        let kit = kit::make(self, Arc::new(NoHooks));
+        let kit = set::build(self, Arc::new(NoHooks));
         Shown {
             entries: follow::entries(self),
             shadows: kit.shadows,

@@ -12,12 +12,12 @@ use futures_util::future::{join_all, select_all};
 use innkeeper_host::customizations::{Found, FoundSink};
 use tokio::sync::watch;
 
-use crate::brought::{Brought, Part};
 use crate::copies::{Copied, Job};
-use crate::kit;
+use crate::discovered::{Discovered, DiscoveredContainer};
 use crate::local::{Shared, common};
-use crate::place::{Scanned, Watched};
 use crate::servers;
+use crate::set;
+use crate::source::WatchedSource;
 
 /// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
 const NOTICEABLE: Duration = Duration::from_millis(100);
@@ -71,14 +71,14 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
 /// Somebody who follows a session, for whoever has to know how far the reports are.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    watched: Vec<Arc<Watched>>,
+    watched: Vec<Arc<WatchedSource>>,
     /// The scan of each place that was reported last.
     reported: watch::Sender<Vec<u64>>,
 }
 
 impl Follower {
     /// Is listed for as long as it is held.
-    fn join(shared: &Shared, watched: Vec<Arc<Watched>>) -> Arc<Self> {
+    fn join(shared: &Shared, watched: Vec<Arc<WatchedSource>>) -> Arc<Self> {
         let reported = watch::Sender::new(vec![0; watched.len()]);
         let follower = Arc::new(Self { watched, reported });
         let mut followers = shared.followers.lock();
@@ -111,34 +111,34 @@ pub(crate) async fn all_reported(shared: &Shared) {
     join_all(waiting).await;
 }
 
-fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
+fn put_together(shared: &Shared, watched: &[Arc<WatchedSource>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
     // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
     let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
-    let scanned: Vec<Arc<Scanned>> = watched.iter().map(|watched| watched.now()).collect();
+    let scanned: Vec<Arc<Discovered>> = watched.iter().map(|watched| watched.now()).collect();
     let copies: Vec<_> = jobs.iter().map(|job| job.part()).collect();
-    let found = scanned.iter().flat_map(|scanned| &scanned.parts);
+    let found = scanned.iter().flat_map(|scanned| &scanned.containers);
     let parts = shared.own.iter().chain(found).chain(&copies);
-    let mut brought = Brought::of(parts);
-    brought.working_directories = workspaces;
-    let mut kit = kit::make(&brought, (shared.hooks)(&brought));
+    let mut discovered = Discovered::of(parts);
+    discovered.working_directories = workspaces;
+    let mut kit = set::build(&discovered, (shared.hooks)(&discovered));
     kit.awaited = awaited;
     if let Some(settings) = &shared.servers {
-        kit.mcp_servers = servers::declarations(&brought, settings);
+        kit.mcp_servers = servers::declarations(&discovered, settings);
     }
     Found {
-        entries: entries(&brought),
+        entries: entries(&discovered),
         kit: Arc::new(kit),
     }
 }
 
 /// What was found as clients see it, with nothing switched.
-pub(crate) fn entries(brought: &Brought) -> Vec<Customization> {
-    brought.parts.iter().map(|part| part.shown().clone()).collect()
+pub(crate) fn entries(discovered: &Discovered) -> Vec<Customization> {
+    discovered.containers.iter().map(|part| part.shown().clone()).collect()
 }
 
 /// What a follower waits for.
 struct Sources {
-    places: Vec<watch::Receiver<Option<Arc<Scanned>>>>,
+    places: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
     copies: Vec<watch::Receiver<Copied>>,
 }
 
@@ -188,9 +188,9 @@ async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
 
 /// Tells what every session gets, whenever it changes, for as long as it is watched.
 pub(crate) async fn tell_common(
-    own: Vec<Part>,
-    watched: Vec<Weak<Watched>>,
-    places: Vec<watch::Receiver<Option<Arc<Scanned>>>>,
+    own: Vec<DiscoveredContainer>,
+    watched: Vec<Weak<WatchedSource>>,
+    places: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
     common_now: watch::Sender<Arc<Vec<Customization>>>,
 ) {
     let mut sources = Sources {

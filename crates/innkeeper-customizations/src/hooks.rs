@@ -18,25 +18,25 @@ use innkeeper_plugins::{Child, CommandLine, Component, Container, Hook, HookActi
 use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 
-use self::answer::{Answering, together};
 use self::consent::Consent;
 pub(crate) use self::consent::visible;
 use self::matching::{LazyMatcher, Matcher};
+use self::outcome::{Answering, together};
 pub use self::process::HookSettings;
 use self::process::Job;
 pub(crate) use self::scripts::{Looked, runs_from};
-pub(crate) use self::words::Words;
-use crate::brought::{Brought, Origin, Part};
+pub(crate) use self::shell_words::Words;
+use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 use crate::trust::{Subject, TrustFile};
 
-mod answer;
 mod consent;
 mod matching;
+mod outcome;
+mod payload;
 mod process;
 mod scripts;
-mod telling;
-mod vocabulary;
-mod words;
+mod shell_words;
+mod tool_names;
 
 #[cfg(test)]
 mod tests;
@@ -131,7 +131,7 @@ pub struct CommandHooks {
     asking: Semaphore,
     told: Mutex<Told>,
     /// Keeps copies of clients' plugins for as long as their hooks may run.
-    _parts: Vec<Part>,
+    _containers: Vec<DiscoveredContainer>,
 }
 
 /// What people were told or asked already.
@@ -162,14 +162,14 @@ impl CommandHooks {
             settings,
             asking: Semaphore::new(1),
             told: Mutex::default(),
-            _parts: Vec::new(),
+            _containers: Vec::new(),
         }
     }
 
     /// The hooks of everything that a session gets.
-    pub fn of(brought: &Brought, trust: &Arc<TrustFile>, settings: &Arc<HookSettings>) -> Self {
+    pub fn of(discovered: &Discovered, trust: &Arc<TrustFile>, settings: &Arc<HookSettings>) -> Self {
         let (mut files, mut parts) = (Vec::new(), Vec::new());
-        for part in &brought.parts {
+        for part in &discovered.containers {
             let (entry, root) = (part.entry(), part.root());
             let source = match (part.origin(), entry) {
                 (Origin::Host, _) => HookSource::Host,
@@ -189,7 +189,7 @@ impl CommandHooks {
             }
         }
         Self {
-            _parts: parts,
+            _containers: parts,
             ..Self::new(files, Arc::clone(trust), Arc::clone(settings))
         }
     }
@@ -291,7 +291,7 @@ impl CommandHooks {
             None => at.to_owned(),
         };
         let chat = chat_directory(call).unwrap_or_else(|| project.clone());
-        let told = telling::told(call, hook, origin, Directories { at, chat: &chat });
+        let told = payload::told(call, hook, origin, Directories { at, chat: &chat });
         let job = Job {
             command: command.here().unwrap_or_default().to_owned(),
             args: command.args.as_ref().map(|args| {

@@ -1,35 +1,45 @@
-//! Brings plugins, skills, agents, rules and hooks into the sessions of a host.
+//! Finds plugins, skills, agents, rules and hooks for the sessions of a host.
 //!
-//! `innkeeper-plugins` reads files; this crate decides which ones a session gets (`local.rs`), reads and
-//! watches each place once however many sessions share it (`place.rs`), copies what clients publish
-//! (`copies.rs`), puts it together for each session (`follow.rs`, `brought.rs`), and says it in the
-//! words of the protocol (`wire.rs`) and of agents (`kit.rs`), and how MCP servers are started, once
-//! people let them (`servers.rs`).
+//! `innkeeper-plugins` reads files. This crate decides which customizations a session gets. The types in the order of the
+//! data are listed in `discovered.rs`.
+//!
+//! | Module | Job |
+//! |---|---|
+//! | `local` | Implements the host's trait: which sources a session has. |
+//! | `source` | Reads and watches each source once, however many sessions share it. |
+//! | `copies` | Copies the plugins that clients publish. |
+//! | `discovered` | Containers with their origin, merged for each session. |
+//! | `wire`, `set` | The entries that clients see, and the view for agents. |
+//! | `follow` | Reports a session's customizations whenever they change. |
+//! | `texts`, `shown_files` | Reads the files of customizations for agents and for clients. |
+//! | `hooks` | Runs hooks, once the user trusts them. |
+//! | `servers` | How MCP servers are started, once the user allows it. |
+//! | `trust` | The file with the user's decisions. |
 
 #![warn(missing_docs)]
 
-mod aside;
-mod brought;
+mod background;
 mod canonical;
 mod copies;
+mod discovered;
 mod explain;
 mod follow;
 mod hooks;
-mod kit;
 mod local;
-mod place;
 mod servers;
-mod shown;
+mod set;
+mod shown_files;
+mod source;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod trust;
 mod wire;
 
-pub use brought::{Brought, Origin, Part};
+pub use discovered::{Discovered, DiscoveredContainer, Origin};
 pub use explain::Shown;
 pub use hooks::{CommandHooks, HookSettings, HookSource, SourcedHooks};
 pub use local::{HooksOf, LocalCustomizations, SourceDirectories};
 pub use servers::ServerSettings;
-pub use trust::{Contents, Decided, Piece, Standing, Subject, TrustFile, TrustKind, Verdict};
+pub use trust::{Contents, Piece, Subject, TrustDecision, TrustFile, TrustKind, TrustStatus, Verdict};
 pub use wire::{DESCRIPTION, HOOKS};

@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use crate::brought::{Brought, Part};
 use crate::copies::Copies;
+use crate::discovered::{Discovered, DiscoveredContainer};
 use crate::follow::{self, Follower};
-use crate::place::{Place, Pool, Watched, configured, saved_into};
 use crate::servers::ServerSettings;
+use crate::source::{Source, SourcePool, WatchedSource, configured, saved_into};
 use crate::wire;
 
 /// How long it is waited at the start for what every session gets. What takes longer is told later.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Makes the hooks of a session.
-pub type HooksOf = dyn Fn(&Brought) -> Arc<dyn Hooks> + Send + Sync;
+pub type HooksOf = dyn Fn(&Discovered) -> Arc<dyn Hooks> + Send + Sync;
 
 /// Where customizations come from, besides workspaces and clients.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,14 +44,14 @@ pub struct SourceDirectories {
 
 impl SourceDirectories {
     /// What a session without clients would get in these workspaces. Reads everything, and blocks.
-    pub fn look(&self, workspaces: &[PathBuf]) -> Brought {
-        let places = self.places(workspaces.to_vec());
-        let scanned: Vec<_> = places.iter().map(Place::scan).collect();
+    pub fn look(&self, workspaces: &[PathBuf]) -> Discovered {
+        let sources = self.sources(workspaces.to_vec());
+        let scanned: Vec<_> = sources.iter().map(Source::scan).collect();
         let own = self.own_servers();
-        let mut brought = Brought::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.parts)));
-        brought.notes = scanned.iter().flat_map(|scanned| scanned.notes.clone()).collect();
-        brought.working_directories = workspaces.to_vec();
-        brought
+        let mut discovered = Discovered::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.containers)));
+        discovered.notes = scanned.iter().flat_map(|scanned| scanned.notes.clone()).collect();
+        discovered.working_directories = workspaces.to_vec();
+        discovered
     }
 
     /// The directories of the user into which clients may save skills, agents and rules. They are
@@ -60,23 +60,23 @@ impl SourceDirectories {
         self.home.iter().flat_map(|home| saved_into(home)).collect()
     }
 
-    fn host(&self) -> Option<Place> {
+    fn host(&self) -> Option<Source> {
         let is_needed = !self.plugins.is_empty() || !self.collections.is_empty();
-        is_needed.then(|| Place::Host {
+        is_needed.then(|| Source::Host {
             plugins: self.plugins.clone(),
             collections: self.collections.clone(),
         })
     }
 
     /// The servers of the configuration. They are nowhere to be looked for, and change only with the host.
-    fn own_servers(&self) -> Vec<Part> {
+    fn own_servers(&self) -> Vec<DiscoveredContainer> {
         let servers = self.servers.iter().cloned();
         servers.map(|server| configured(Container::McpServer(server))).collect()
     }
 
-    /// The places of a session, those that win over others of their kind first. Asks the file system
+    /// The sources of a session, those that win over others of their kind first. Asks the file system
     /// which of them are the same.
-    pub(crate) fn places(&self, workspaces: Vec<PathBuf>) -> Vec<Place> {
+    pub(crate) fn sources(&self, workspaces: Vec<PathBuf>) -> Vec<Source> {
         let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut seen = Vec::new();
         let mut workspaces = workspaces;
@@ -88,18 +88,18 @@ impl SourceDirectories {
             }
             is_new
         });
-        let mut places: Vec<Place> = self.host().into_iter().collect();
+        let mut sources: Vec<Source> = self.host().into_iter().collect();
         match &self.home {
-            Some(home) if seen.contains(&real(home)) => places.push(Place::Together {
+            Some(home) if seen.contains(&real(home)) => sources.push(Source::WorkspacesWithHome {
                 workspaces,
                 home: home.clone(),
             }),
             home => {
-                places.extend(workspaces.into_iter().map(Place::Workspace));
-                places.extend(home.clone().map(Place::Home));
+                sources.extend(workspaces.into_iter().map(Source::Workspace));
+                sources.extend(home.clone().map(Source::Home));
             }
         }
-        places
+        sources
     }
 }
 
@@ -107,7 +107,7 @@ impl SourceDirectories {
 pub struct LocalCustomizations {
     shared: Arc<Shared>,
     /// What every session gets is watched for as long as the host runs.
-    _watched: Vec<Arc<Watched>>,
+    _watched: Vec<Arc<WatchedSource>>,
     common: Common,
     telling: AbortHandle,
 }
@@ -116,8 +116,8 @@ pub struct LocalCustomizations {
 pub(crate) struct Shared {
     pub(crate) directories: SourceDirectories,
     /// The servers of the configuration.
-    pub(crate) own: Vec<Part>,
-    pub(crate) pool: Pool,
+    pub(crate) own: Vec<DiscoveredContainer>,
+    pub(crate) pool: SourcePool,
     pub(crate) copies: Arc<Copies>,
     pub(crate) hooks: Arc<HooksOf>,
     /// `None` if MCP servers are not started here.
@@ -142,22 +142,22 @@ impl LocalCustomizations {
         let copies = Arc::new(Copies::new(cache));
         let left = Arc::clone(&copies);
         let _ = tokio::task::spawn_blocking(move || left.sweep()).await;
-        let pool = Pool::default();
-        let places = directories.host().into_iter();
-        let places = places.chain(directories.home.clone().map(Place::Home));
-        let watched: Vec<Arc<Watched>> = places.map(|place| pool.watch(&place)).collect();
-        let places: Vec<_> = watched.iter().map(|watched| watched.scanned()).collect();
-        let read = places.clone();
+        let pool = SourcePool::default();
+        let sources = directories.host().into_iter();
+        let sources = sources.chain(directories.home.clone().map(Source::Home));
+        let watched: Vec<Arc<WatchedSource>> = sources.map(|source| pool.watch(&source)).collect();
+        let sources: Vec<_> = watched.iter().map(|watched| watched.scanned()).collect();
+        let read = sources.clone();
         let reading = async move {
-            for mut place in read {
-                let _ = place.wait_for(Option::is_some).await;
+            for mut source in read {
+                let _ = source.wait_for(Option::is_some).await;
             }
         };
         let _ = tokio::time::timeout(PATIENCE, reading).await;
         let own = directories.own_servers();
         let (sender, common) = watch::channel(Arc::new(common(&own, &watched)));
         let weak = watched.iter().map(Arc::downgrade).collect();
-        let telling = tokio::spawn(follow::tell_common(own.clone(), weak, places, sender)).abort_handle();
+        let telling = tokio::spawn(follow::tell_common(own.clone(), weak, sources, sender)).abort_handle();
         Self {
             shared: Arc::new(Shared {
                 directories,
@@ -176,15 +176,15 @@ impl LocalCustomizations {
 }
 
 /// What every session gets, without children.
-pub(crate) fn common(own: &[Part], watched: &[Arc<Watched>]) -> Vec<Customization> {
+pub(crate) fn common(own: &[DiscoveredContainer], watched: &[Arc<WatchedSource>]) -> Vec<Customization> {
     let scanned: Vec<_> = watched
         .iter()
         .filter(|watched| watched.is_known())
         .map(|watched| watched.now())
         .collect();
-    let brought = Brought::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.parts)));
-    brought
-        .parts
+    let discovered = Discovered::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.containers)));
+    discovered
+        .containers
         .iter()
         .map(|part| wire::without_children(part.shown()))
         .collect()
@@ -212,13 +212,13 @@ impl Customizations for LocalCustomizations {
     }
 
     async fn changed(&self, uris: &[String]) {
-        let places = self.shared.pool.all();
+        let sources = self.shared.pool.all();
         let paths: Vec<PathBuf> = uris.iter().filter_map(|uri| path_of(uri)).collect();
-        let reading = places
+        let reading = sources
             .iter()
-            .flat_map(|place| paths.iter().map(|path| place.read_change(path.clone())));
+            .flat_map(|source| paths.iter().map(|path| source.read_change(path.clone())));
         join_all(reading).await;
-        drop(places);
+        drop(sources);
         follow::all_reported(&self.shared).await;
     }
 }

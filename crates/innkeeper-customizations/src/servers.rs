@@ -15,9 +15,9 @@ use innkeeper_plugins::{Child, Component, Container, Format, McpServer, Transpor
 use sha2::{Digest as _, Sha256};
 
 use self::permission::{Asked, Foreign};
-use crate::brought::{Brought, Origin, Part};
+use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 use crate::hooks::{NO_BYTECODE, Words, runs_from};
-use crate::kit::about;
+use crate::set::about;
 use crate::trust::{Subject, TrustFile, TrustKind};
 
 /// What all sessions have in common when servers are started.
@@ -30,8 +30,9 @@ pub struct ServerSettings {
 }
 
 /// How the servers of a session are started, in the order in which they are published.
-pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<Arc<ServerDeclaration>> {
-    let found: Vec<(&Part, &Child, &McpServer)> = brought.parts.iter().flat_map(servers_of).collect();
+pub(crate) fn declarations(discovered: &Discovered, settings: &ServerSettings) -> Vec<Arc<ServerDeclaration>> {
+    let found: Vec<(&DiscoveredContainer, &Child, &McpServer)> =
+        discovered.containers.iter().flat_map(servers_of).collect();
     // People decide about everything that comes from one place together, as with hooks.
     let mut permissions: BTreeMap<Subject, Arc<Asked>> = BTreeMap::new();
     let mut declared = Vec::new();
@@ -50,7 +51,7 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
         declared.push(Arc::new(ServerDeclaration {
             about: about(part, child),
             transport: transport(&server.transport, &part.root(), part.origin(), starts_at_root(part)),
-            variables: variables(brought, part, settings),
+            variables: variables(discovered, part, settings),
             is_trusted: part.origin().is_own(),
             is_isolated: server.treatment.is_isolated,
             permission: Permission(permission),
@@ -59,7 +60,7 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
     declared
 }
 
-fn servers_of(part: &Part) -> Vec<(&Part, &Child, &McpServer)> {
+fn servers_of(part: &DiscoveredContainer) -> Vec<(&DiscoveredContainer, &Child, &McpServer)> {
     let alone = match part.entry() {
         Container::McpServer(child) => Some(child),
         Container::Plugin(_) | Container::Directory(_) => None,
@@ -73,7 +74,7 @@ fn servers_of(part: &Part) -> Vec<(&Part, &Child, &McpServer)> {
 }
 
 /// Whom people are asked about; nobody, if the server is their own.
-fn subject(part: &Part) -> Option<Subject> {
+fn subject(part: &DiscoveredContainer) -> Option<Subject> {
     let place = match part.origin() {
         Origin::Host | Origin::User => return None,
         Origin::Saved => part.root().to_string_lossy().into_owned(),
@@ -93,8 +94,8 @@ fn subject(part: &Part) -> Option<Subject> {
     })
 }
 
-/// Whether a process runs in the root of what brought it unless it says otherwise, which is how Agent Plugins have it.
-fn starts_at_root(part: &Part) -> bool {
+/// Whether a process runs in the root of what discovered it unless it says otherwise, which is how Agent Plugins have it.
+fn starts_at_root(part: &DiscoveredContainer) -> bool {
     matches!(part.entry(), Container::Plugin(plugin) if plugin.format == Some(Format::AgentPlugin))
 }
 
@@ -163,13 +164,17 @@ fn from(root: &Path, path: &str) -> PathBuf {
 }
 
 /// What `${…}` stands for besides the environment.
-fn variables(brought: &Brought, part: &Part, settings: &ServerSettings) -> BTreeMap<String, String> {
+fn variables(
+    discovered: &Discovered,
+    part: &DiscoveredContainer,
+    settings: &ServerSettings,
+) -> BTreeMap<String, String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut variables = BTreeMap::new();
     let mut add = |name: &str, value: String| variables.insert(name.to_owned(), value);
     let workspace = match part.origin() {
         Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
-        _ => brought.working_directories.first().cloned(),
+        _ => discovered.working_directories.first().cloned(),
     };
     if let Some(workspace) = &workspace {
         add("workspaceFolder", text(workspace));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use innkeeper_host::customizations::{Kit, NoHooks};
 use innkeeper_plugins::Container;
 
-use crate::brought::{Brought, Origin};
-use crate::kit;
+use crate::discovered::{Discovered, Origin};
 use crate::local::SourceDirectories;
+use crate::set;
 
 /// A home, a workspace and a host with plugins of its own.
 struct Machine {
@@ -49,13 +49,13 @@ impl Machine {
         }
     }
 
-    fn look(&self) -> Brought {
+    fn look(&self) -> Discovered {
         self.directories().look(&[self.path("work")])
     }
 }
 
-fn kit(brought: &Brought) -> Kit {
-    kit::make(brought, Arc::new(NoHooks))
+fn kit(discovered: &Discovered) -> Kit {
+    set::build(discovered, Arc::new(NoHooks))
 }
 
 /// The full names of skills, with what their descriptions say about where they are.
@@ -81,8 +81,8 @@ fn b3_workspaces_win_over_users_and_both_over_plugins() {
         .skill("work/.claude/skills", "x")
         .skill("work/.github/skills", "x")
         .write("work/.claude/commands/x.md", "---\ndescription: A command.\n---\nX\n");
-    let brought = machine.look();
-    let kit = kit(&brought);
+    let discovered = machine.look();
+    let kit = kit(&discovered);
     let expected = [
         ("x", "In work/.github/skills."),
         ("x", "In work/.claude/skills."),
@@ -133,9 +133,9 @@ fn cus28_only_what_whoever_runs_the_host_put_there_is_their_own() {
         machine.write(&format!("{plugin}/.plugin/plugin.json"), "{}");
     }
     machine.skill("home/.claude/skills", "x");
-    let brought = machine.look();
-    let plugins = brought
-        .parts
+    let discovered = machine.look();
+    let plugins = discovered
+        .containers
         .iter()
         .filter(|part| matches!(part.entry(), Container::Plugin(_)));
     let mut origins: Vec<_> = plugins
@@ -183,11 +183,11 @@ fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
     machine
         .skill("home/.claude/skills", "x")
         .skill("home/.copilot/skills", "y");
-    let brought = machine.directories().look(&[machine.path("home")]);
-    let kit = kit(&brought);
+    let discovered = machine.directories().look(&[machine.path("home")]);
+    let kit = kit(&discovered);
     assert_eq!(skills(&kit).len(), 2);
-    let origins: Vec<_> = brought
-        .parts
+    let origins: Vec<_> = discovered
+        .containers
         .iter()
         .filter(|part| !part.entry().children().is_empty())
         .map(|part| part.origin().is_own())
@@ -211,8 +211,11 @@ fn cus28_a_workspace_whose_name_begins_like_the_home_is_a_workspace_beside_it() 
         .write("home/.claude/settings.json", hooks)
         .write("home/.copilot/hooks/own.json", hooks);
     let workspaces = ["~evil", "~", "home"].map(|name| machine.path(name));
-    let brought = machine.directories().look(&workspaces);
-    let with_children = brought.parts.iter().filter(|part| !part.entry().children().is_empty());
+    let discovered = machine.directories().look(&workspaces);
+    let with_children = discovered
+        .containers
+        .iter()
+        .filter(|part| !part.entry().children().is_empty());
     let mut origins: Vec<_> = with_children.map(|part| (part.root(), part.origin().clone())).collect();
     origins.sort_by(|one, other| one.0.cmp(&other.0));
     let workspace = |name: &str| (machine.path(name), Origin::Workspace(machine.path(name).into()));
@@ -242,8 +245,8 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
     link("work/.cursor/rules/agents.mdc", "../../AGENTS.md");
     link("work/.github/instructions/rust.instructions.md", "../../docs/rust.md");
     link("work/.cursor/rules/rust.mdc", "../../docs/rust.md");
-    let brought = machine.look();
-    let kit = kit(&brought);
+    let discovered = machine.look();
+    let kit = kit(&discovered);
     let used: Vec<_> = kit
         .rules
         .iter()
@@ -296,10 +299,10 @@ fn the_same_directory_under_two_names_is_one_workspace() {
     let machine = Machine::new();
     machine.skill("work/.claude/skills", "x");
     std::os::unix::fs::symlink(machine.path("work"), machine.path("link")).unwrap();
-    let brought = machine
+    let discovered = machine
         .directories()
         .look(&[machine.path("work"), machine.path("link")]);
-    assert_eq!(skills(&kit(&brought)).len(), 1);
+    assert_eq!(skills(&kit(&discovered)).len(), 1);
 }
 
 #[test]
@@ -317,8 +320,8 @@ fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
         )
         .write("plugins/p/agents/two.md", "---\nname: two\ndescription: Two.\nmodel: inherit\n---\nTwo.\n")
         .write("plugins/p/rules/r.mdc", "---\ndescription: R.\nalwaysApply: false\nglobs: **/*.rs\n---\nR.\n");
-    let brought = machine.directories().look(&[]);
-    let shown = serde_json::to_value(brought.show().entries).unwrap();
+    let discovered = machine.directories().look(&[]);
+    let shown = serde_json::to_value(discovered.show().entries).unwrap();
     let plugin = &shown[0];
     assert_eq!(plugin["name"], "The P");
     assert_eq!(

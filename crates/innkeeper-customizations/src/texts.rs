@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use innkeeper_host::ResourceError;
 use innkeeper_host::customizations::{About, Look, Shown, Texts};
 
-use crate::brought::Part;
-use crate::shown;
+use crate::discovered::DiscoveredContainer;
+use crate::shown_files;
 
 /// The longest text that is read. It goes into a prompt, where a tenth of it would be too long.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -17,15 +17,15 @@ const MAX_BYTES: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct LocalTexts {
     /// Also keeps the copies of clients' plugins for as long as a turn may read them.
-    parts: Vec<Part>,
+    containers: Vec<DiscoveredContainer>,
     /// By id, which of the parts it is in, and its file from there.
     files: HashMap<String, (usize, PathBuf)>,
 }
 
 impl LocalTexts {
-    pub(crate) fn add(&mut self, part: &Part) -> usize {
-        self.parts.push(part.clone());
-        self.parts.len() - 1
+    pub(crate) fn add(&mut self, part: &DiscoveredContainer) -> usize {
+        self.containers.push(part.clone());
+        self.containers.len() - 1
     }
 
     pub(crate) fn add_file(&mut self, id: &str, part: usize, path: PathBuf) {
@@ -38,15 +38,15 @@ impl Texts for LocalTexts {
     async fn read(&self, about: &About) -> Result<String, String> {
         let gone = || format!("{} is not there any more", about.uri);
         let (part, path) = self.files.get(&about.id).cloned().ok_or_else(gone)?;
-        let part = self.parts.get(part).cloned().ok_or_else(gone)?;
+        let part = self.containers.get(part).cloned().ok_or_else(gone)?;
         let reading = move || part.reader().body(&path, MAX_BYTES);
         let read = tokio::task::spawn_blocking(reading).await;
         read.unwrap_or_else(|_| Err(format!("{} cannot be read", about.uri)))
     }
 
     async fn find(&self, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
-        let (parts, uri) = (self.parts.clone(), uri.to_owned());
-        let finding = move || shown::find(&parts, &uri, look);
+        let (parts, uri) = (self.containers.clone(), uri.to_owned());
+        let finding = move || shown_files::find(&parts, &uri, look);
         tokio::task::spawn_blocking(finding).await.ok().flatten()
     }
 }

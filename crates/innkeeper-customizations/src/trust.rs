@@ -125,7 +125,7 @@ pub enum Verdict {
 
 /// Where some contents stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustStatus {
     /// Nobody has decided.
     Unknown,
     /// They may run.
@@ -144,7 +144,7 @@ pub enum Standing {
 
 /// A decision that is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct TrustDecision {
     /// What is run.
     pub kind: TrustKind,
     /// Where it comes from.
@@ -162,7 +162,7 @@ pub struct Decided {
 #[derive(Debug, Serialize, Deserialize)]
 struct Document {
     version: u32,
-    decisions: Vec<Decided>,
+    decisions: Vec<TrustDecision>,
 }
 
 /// Where decisions are kept. It is read whenever it is needed, so that what another process wrote holds
@@ -201,17 +201,17 @@ impl TrustFile {
     /// # Errors
     ///
     /// When the file is there and cannot be read; nothing is trusted then.
-    pub fn standing(&self, subject: &Subject, contents: &Contents) -> io::Result<Standing> {
+    pub fn status(&self, subject: &Subject, contents: &Contents) -> io::Result<TrustStatus> {
         let decisions = self.read()?;
         let mut answers = decisions.iter().filter(|decided| decided.verdict != Verdict::Asked);
         let decided = answers.find(|decided| decided.is_about(subject));
         Ok(match decided {
-            None => Standing::Unknown,
+            None => TrustStatus::Unknown,
             Some(decided) if decided.digest != contents.digest() => changed(&decided.pieces, &contents.pieces),
             Some(decided) => match decided.verdict {
-                Verdict::Asked => Standing::Unknown,
-                Verdict::Trusted => Standing::Trusted,
-                Verdict::Refused => Standing::Refused,
+                Verdict::Asked => TrustStatus::Unknown,
+                Verdict::Trusted => TrustStatus::Trusted,
+                Verdict::Refused => TrustStatus::Refused,
             },
         })
     }
@@ -226,7 +226,7 @@ impl TrustFile {
             let problem = format!("they have more than {MAX_PIECES} parts, too many to be remembered");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        let decided = Decided {
+        let decided = TrustDecision {
             kind: subject.kind,
             place: subject.place.clone(),
             verdict,
@@ -252,7 +252,7 @@ impl TrustFile {
     /// # Errors
     ///
     /// When the file is there and cannot be read.
-    pub fn decisions(&self) -> io::Result<Vec<Decided>> {
+    pub fn decisions(&self) -> io::Result<Vec<TrustDecision>> {
         let mut decisions = self.read()?;
         decisions.sort_by(|a, b| (&a.place, a.kind).cmp(&(&b.place, b.kind)));
         Ok(decisions)
@@ -267,7 +267,7 @@ impl TrustFile {
     pub fn change_verdict(&self, place: &str, verdict: Verdict) -> io::Result<usize> {
         let mut count = 0;
         self.change(|decisions| {
-            let is_open = |decided: &Decided| decided.place == place && decided.verdict == Verdict::Asked;
+            let is_open = |decided: &TrustDecision| decided.place == place && decided.verdict == Verdict::Asked;
             let asked: Vec<TrustKind> = decisions
                 .iter()
                 .filter(|decided| is_open(decided))
@@ -298,7 +298,7 @@ impl TrustFile {
         Ok(count)
     }
 
-    fn read(&self) -> io::Result<Vec<Decided>> {
+    fn read(&self) -> io::Result<Vec<TrustDecision>> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -322,7 +322,7 @@ impl TrustFile {
     }
 
     /// Changes the file as a whole: readers see it before or after, and two writers follow one another.
-    fn change(&self, change: impl FnOnce(&mut Vec<Decided>)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut Vec<TrustDecision>)) -> io::Result<()> {
         let mut private = OpenOptions::new();
         private.create(true).write(true).truncate(false);
         #[cfg(unix)]
@@ -365,7 +365,7 @@ impl TrustFile {
     }
 }
 
-impl Decided {
+impl TrustDecision {
     fn is_about(&self, subject: &Subject) -> bool {
         self.kind == subject.kind && self.place == subject.place
     }
@@ -373,7 +373,7 @@ impl Decided {
 
 /// Forgets the oldest question, else the oldest answer, but not what came last: whoever can have many
 /// questions asked does not undo answers with them.
-fn forget_one(decisions: &mut Vec<Decided>) {
+fn forget_one(decisions: &mut Vec<TrustDecision>) {
     let Some((_, older)) = decisions.split_last() else {
         return;
     };
@@ -383,12 +383,12 @@ fn forget_one(decisions: &mut Vec<Decided>) {
     }
 }
 
-fn changed(before: &[Piece], now: &[Piece]) -> Standing {
+fn changed(before: &[Piece], now: &[Piece]) -> TrustStatus {
     let only = |some: &[Piece], others: &[Piece]| {
         let missing = some.iter().filter(|piece| !others.contains(piece));
         missing.map(|piece| piece.what.clone()).collect()
     };
-    Standing::Changed {
+    TrustStatus::Changed {
         now: only(now, before),
         before: only(before, now),
     }
@@ -431,28 +431,28 @@ mod tests {
     fn p12_trust_is_for_contents_and_a_change_of_them_says_what_changed() {
         let (_directory, file) = file();
         let first = contents(&["one", "two"]);
-        assert_eq!(file.standing(&subject(), &first).unwrap(), Standing::Unknown);
+        assert_eq!(file.status(&subject(), &first).unwrap(), TrustStatus::Unknown);
         file.decide(&subject(), &first, Verdict::Trusted).unwrap();
-        assert_eq!(file.standing(&subject(), &first).unwrap(), Standing::Trusted);
+        assert_eq!(file.status(&subject(), &first).unwrap(), TrustStatus::Trusted);
         // Another process reads the same.
         let other = TrustFile::new(file.path());
-        assert_eq!(other.standing(&subject(), &first).unwrap(), Standing::Trusted);
+        assert_eq!(other.status(&subject(), &first).unwrap(), TrustStatus::Trusted);
         let second = contents(&["one", "three"]);
-        let expected = Standing::Changed {
+        let expected = TrustStatus::Changed {
             now: vec!["Stop: three".to_owned()],
             before: vec!["Stop: two".to_owned()],
         };
-        assert_eq!(file.standing(&subject(), &second).unwrap(), expected);
+        assert_eq!(file.status(&subject(), &second).unwrap(), expected);
         let elsewhere = Subject {
             place: "/other".to_owned(),
             ..subject()
         };
-        assert_eq!(file.standing(&elsewhere, &first).unwrap(), Standing::Unknown);
+        assert_eq!(file.status(&elsewhere, &first).unwrap(), TrustStatus::Unknown);
         let server = Subject {
             kind: TrustKind::McpServer,
             ..subject()
         };
-        assert_eq!(file.standing(&server, &first).unwrap(), Standing::Unknown);
+        assert_eq!(file.status(&server, &first).unwrap(), TrustStatus::Unknown);
     }
 
     #[test]
@@ -461,12 +461,12 @@ mod tests {
         let it = contents(&["one"]);
         file.decide(&subject(), &it, Verdict::Refused).unwrap();
         file.decide(&subject(), &it, Verdict::Asked).unwrap();
-        assert_eq!(file.standing(&subject(), &it).unwrap(), Standing::Refused);
+        assert_eq!(file.status(&subject(), &it).unwrap(), TrustStatus::Refused);
         assert_eq!(file.change_verdict("/project", Verdict::Trusted).unwrap(), 1);
-        assert_eq!(file.standing(&subject(), &it).unwrap(), Standing::Trusted);
+        assert_eq!(file.status(&subject(), &it).unwrap(), TrustStatus::Trusted);
         assert_eq!(file.revoke("/project").unwrap(), 1);
         assert_eq!(file.revoke("/project").unwrap(), 0);
-        assert_eq!(file.standing(&subject(), &it).unwrap(), Standing::Unknown);
+        assert_eq!(file.status(&subject(), &it).unwrap(), TrustStatus::Unknown);
     }
 
     #[test]
@@ -476,7 +476,7 @@ mod tests {
             std::fs::write(file.path(), text).unwrap();
             let it = contents(&["one"]);
             assert!(
-                file.standing(&subject(), &it)
+                file.status(&subject(), &it)
                     .unwrap_err()
                     .to_string()
                     .contains("move it away")
@@ -505,8 +505,8 @@ mod tests {
         }
         assert!(std::fs::metadata(file.path()).unwrap().len() <= most);
         assert_eq!(
-            file.standing(&subject(), &contents(&["one"])).unwrap(),
-            Standing::Trusted
+            file.status(&subject(), &contents(&["one"])).unwrap(),
+            TrustStatus::Trusted
         );
         let places: Vec<String> = file
             .decisions()
@@ -518,8 +518,8 @@ mod tests {
         let huge = contents(&[&"x".repeat(most as usize)]);
         assert!(file.decide(&subject(), &huge, Verdict::Refused).is_err());
         assert_eq!(
-            file.standing(&subject(), &contents(&["one"])).unwrap(),
-            Standing::Trusted
+            file.status(&subject(), &contents(&["one"])).unwrap(),
+            TrustStatus::Trusted
         );
     }
 

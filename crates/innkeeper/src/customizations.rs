@@ -6,7 +6,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_customizations::{Brought, Shown};
+use innkeeper_customizations::{Discovered, Shown};
 
 use crate::cli::CustomizationsArgs;
 use crate::config::ConfigFile;
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
             false => Ok(()),
         };
     };
-    let brought = directories.look(std::slice::from_ref(&workspace));
-    let mut shown = brought.show();
+    let discovered = directories.look(std::slice::from_ref(&workspace));
+    let mut shown = discovered.show();
     let uri = uri(&workspace)?;
     let kept = decisions::switches(&config, &args.common)?;
     let known = kept.clone().unwrap_or_default();
@@ -40,12 +40,12 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
         return output.show(&format!("{}\n", json(&shown)?));
     }
     if !args.explain {
-        return output.show(&tree::in_words(&brought));
+        return output.show(&tree::in_words(&discovered));
     }
-    let decided = kept.map(|kept| decisions::decided(&kept, &uri, &brought));
+    let decided = kept.map(|kept| decisions::decided(&kept, &uri, &discovered));
     let dir = DataDir::existing(config.data_dir(&args.common)?);
     let enablement = EnablementReport::of_workspace(&dir, &uri, decided);
-    output.show(&explain::in_words(&brought, &shown, &enablement))
+    output.show(&explain::in_words(&discovered, &shown, &enablement))
 }
 
 fn json(shown: &Shown) -> Result<String, Failure> {
@@ -81,7 +81,10 @@ fn uri(workspace: &Path) -> Result<String, Failure> {
 }
 
 /// Returns the names and problems of broken or incomplete parts, for the doctor.
-pub(crate) fn troubles(brought: &Brought) -> Vec<(String, String)> {
-    let parts = brought.parts.iter().map(innkeeper_customizations::Part::entry);
+pub(crate) fn troubles(discovered: &Discovered) -> Vec<(String, String)> {
+    let parts = discovered
+        .containers
+        .iter()
+        .map(innkeeper_customizations::DiscoveredContainer::entry);
     parts.filter_map(tree::trouble).collect()
 }

@@ -8,7 +8,7 @@ mod report;
 mod servers;
 mod store;
 
-use innkeeper_customizations::Part;
+use innkeeper_customizations::DiscoveredContainer;
 use innkeeper_plugins::Container;
 
 use crate::cli::DoctorArgs;
@@ -77,8 +77,8 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
     let Some(directories) = config.sources() else {
         return report.ok(SUBJECT, "switched off by the configuration");
     };
-    let brought = directories.look(&[]);
-    let troubles = customizations::troubles(&brought);
+    let discovered = directories.look(&[]);
+    let troubles = customizations::troubles(&discovered);
     for (name, problem) in &troubles {
         report.warn(
             SUBJECT,
@@ -87,9 +87,13 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
         );
     }
     if troubles.is_empty() {
-        let is_plugin = |part: &&Part| matches!(part.entry(), Container::Plugin(_));
-        let plugins = brought.parts.iter().filter(is_plugin).count();
-        let found: usize = brought.parts.iter().map(|part| part.entry().children().len()).sum();
+        let is_plugin = |part: &&DiscoveredContainer| matches!(part.entry(), Container::Plugin(_));
+        let plugins = discovered.containers.iter().filter(is_plugin).count();
+        let found: usize = discovered
+            .containers
+            .iter()
+            .map(|part| part.entry().children().len())
+            .sum();
         report.ok(
             SUBJECT,
             format!("{plugins} plugins for every session, and {found} customizations in them and the home directory"),

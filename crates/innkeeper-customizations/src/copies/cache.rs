@@ -13,7 +13,7 @@ use innkeeper_std::sync::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::fetch::{self, Failure};
-use crate::aside::drop_aside;
+use crate::background::drop_in_background;
 
 /// How many revisions of one plugin are kept.
 const PER_PLUGIN: usize = 8;
@@ -228,7 +228,7 @@ fn hold(used: &mut Used, path: PathBuf, passing: Option<tempfile::TempDir>) -> K
 impl Drop for Use {
     fn drop(&mut self) {
         if let Some(passing) = self.passing.take() {
-            drop_aside(passing);
+            drop_in_background(passing);
         }
     }
 }
@@ -246,7 +246,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(directory) = self.0.take() {
-            drop_aside(directory);
+            drop_in_background(directory);
         }
     }
 }
@@ -323,7 +323,7 @@ mod tests {
         assert!(!temp.path().join("p/n0").exists(), "it went once nobody used it");
     }
 
-    /// Whoever brings a copy finds it where it was put, however many others are brought at the same time.
+    /// Whoever brings a copy finds it where it was put, however many others are discovered at the same time.
     #[test]
     fn p20_a_copy_is_not_taken_away_between_its_coming_and_its_use() {
         let temp = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ pub(super) async fn fetch(files: &ClientFiles, plugin: &ClientPlugin, into: &Pat
 struct Fetch<'a> {
     files: &'a ClientFiles,
     client: &'a ClientId,
-    directories: VecDeque<Place>,
+    directories: VecDeque<Source>,
     reads: JoinSet<Result<usize, Failure>>,
     n_directories: usize,
     n_files: usize,
@@ -81,7 +81,7 @@ struct Fetch<'a> {
 
 /// Something of the plugin.
 #[derive(Debug, Clone)]
-struct Place {
+struct Source {
     uri: String,
     /// Where it goes.
     path: PathBuf,
@@ -90,7 +90,7 @@ struct Place {
     depth: usize,
 }
 
-impl Place {
+impl Source {
     fn below(&self, name: &str) -> Self {
         Self {
             uri: names::below(&self.uri, name),
@@ -106,7 +106,7 @@ impl Place {
 
 impl<'a> Fetch<'a> {
     fn new(files: &'a ClientFiles, plugin: &'a ClientPlugin, into: &Path) -> Self {
-        let root = Place {
+        let root = Source {
             uri: plugin.uri.clone(),
             path: into.to_owned(),
             name: ".".to_owned(),
@@ -140,7 +140,7 @@ impl<'a> Fetch<'a> {
     }
 
     /// Notes directories, and asks for files.
-    async fn take_in(&mut self, directory: &Place, listed: Vec<ClientEntry>) -> Result<(), Failure> {
+    async fn take_in(&mut self, directory: &Source, listed: Vec<ClientEntry>) -> Result<(), Failure> {
         let mut seen = BTreeSet::new();
         for ClientEntry { name, is_directory } in listed {
             if !names::is_plain(&name) {
@@ -171,7 +171,7 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
-    async fn ask_for(&mut self, place: Place) -> Result<(), Failure> {
+    async fn ask_for(&mut self, place: Source) -> Result<(), Failure> {
         self.n_files += 1;
         if self.n_files > MAX_FILES {
             return Err(Failure::new(format!("it has more than {MAX_FILES} files")));

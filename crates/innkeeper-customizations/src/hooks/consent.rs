@@ -12,7 +12,7 @@ use serde_json::json;
 use super::scripts::Looked;
 use super::{HookSource, SourcedHooks};
 use crate::canonical::canonical_json;
-use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, TrustKind, Verdict};
+use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustKind, TrustStatus, Verdict};
 
 /// The longest line for one hook, and all lines together, in bytes: nobody reads more, and what is not
 /// read is not agreed to.
@@ -134,10 +134,10 @@ pub(super) async fn ask(
     let contents = look(files).await?;
     let standing = standing(trust, subject, &contents).await?;
     let form = match (&standing, events) {
-        (Standing::Trusted, _) => return Ok(Consent::Given),
-        (Standing::Refused, _) => return Ok(Consent::Refused),
+        (TrustStatus::Trusted, _) => return Ok(Consent::Given),
+        (TrustStatus::Refused, _) => return Ok(Consent::Refused),
         (_, None) => return Ok(Consent::Open),
-        (Standing::Unknown | Standing::Changed { .. }, Some(_)) => form(subject, files, &contents, &standing),
+        (TrustStatus::Unknown | TrustStatus::Changed { .. }, Some(_)) => form(subject, files, &contents, &standing),
     };
     let Some(events) = events else {
         return Ok(Consent::Open);
@@ -188,14 +188,14 @@ pub(super) async fn answered_elsewhere(
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
         match standing(trust, subject, contents).await {
-            Ok(Standing::Trusted) => return unchanged(files, contents).await,
-            Ok(Standing::Refused) => return Ok(Consent::Refused),
-            Ok(Standing::Unknown | Standing::Changed { .. }) | Err(_) => {}
+            Ok(TrustStatus::Trusted) => return unchanged(files, contents).await,
+            Ok(TrustStatus::Refused) => return Ok(Consent::Refused),
+            Ok(TrustStatus::Unknown | TrustStatus::Changed { .. }) | Err(_) => {}
         }
     }
 }
 
-fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing: &Standing) -> Form {
+fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing: &TrustStatus) -> Form {
     let who = match files.first().map(|file| &file.source) {
         Some(HookSource::Client { .. } | HookSource::Saved(_)) => {
             let name = files
@@ -210,7 +210,7 @@ fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing
         "{who} has hooks: commands that run by themselves at certain moments, with all your rights and without asking \
          again. Let them run only if you know where they come from.\n"
     );
-    if let Standing::Changed { now, before } = standing {
+    if let TrustStatus::Changed { now, before } = standing {
         message.push_str("\nThey are no longer what you decided about. New or different:\n");
         list(&mut message, now.iter().map(String::as_str), usize::MAX);
         message.push_str("\nGone, or different before:\n");
@@ -275,9 +275,9 @@ async fn look(files: &[SourcedHooks]) -> Result<Contents, String> {
     apart(move || Ok(contents(files.iter()))).await?
 }
 
-async fn standing(trust: &Arc<TrustFile>, subject: &Subject, contents: &Contents) -> Result<Standing, String> {
+async fn standing(trust: &Arc<TrustFile>, subject: &Subject, contents: &Contents) -> Result<TrustStatus, String> {
     let (trust, subject, contents) = (Arc::clone(trust), subject.clone(), contents.clone());
-    apart(move || trust.standing(&subject, &contents)).await
+    apart(move || trust.status(&subject, &contents)).await
 }
 
 async fn decide(

@@ -118,7 +118,7 @@ pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, call: &H
         // Nothing to choose from.
         Spelt::UserPromptSubmit | Spelt::Stop => true,
         Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
-            subject == "run_command" && telling::command(call).is_none_or(|command| matcher.is_in(command))
+            subject == "run_command" && payload::command(call).is_none_or(|command| matcher.is_in(command))
         }
         Spelt::BeforeReadFile => subject == "read_file" && fits_tool(matcher, origin, call),
         Spelt::AfterFileEdit => matches!(subject, "write_file" | "edit_file") && fits_tool(matcher, origin, call),
@@ -133,7 +133,7 @@ pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, call: &H
 
 /// People write the names of tools that the format's own agent has; those of ours fit as well.
 fn fits_tool(matcher: &Matcher, origin: HookOrigin, call: &HookCall) -> bool {
-    matcher.fits(&call.subject) || vocabulary::names(origin, call).iter().any(|name| matcher.fits(name))
+    matcher.fits(&call.subject) || tool_names::names(origin, call).iter().any(|name| matcher.fits(name))
 }
 
 #[cfg(test)]

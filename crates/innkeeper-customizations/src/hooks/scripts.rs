@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::consent::visible;
-use super::words::{Role, Words};
+use super::shell_words::{Role, Words};
 use super::{HookSource, SourcedHooks};
 use innkeeper_plugins::CommandLine;
 

@@ -6,7 +6,7 @@ use innkeeper_plugins::{Sources, scan};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::trust::{Standing, TrustKind, Verdict};
+use crate::trust::{TrustKind, TrustStatus, Verdict};
 
 mod bounds;
 mod trusted;
@@ -455,7 +455,7 @@ async fn p12_a_workspace_runs_nothing_until_people_said_yes_to_that_content() {
     stop(&workshop).await;
     assert_eq!(workshop.file("ran.txt").as_deref(), Some("ran\n"));
     let changed = consent::contents(workshop.hooks_of(&source).files.iter()).unwrap();
-    let Standing::Changed { now, .. } = workshop.trust().standing(&subject, &changed).unwrap() else {
+    let TrustStatus::Changed { now, .. } = workshop.trust().status(&subject, &changed).unwrap() else {
         panic!()
     };
     assert_eq!(now, ["file scripts/stop.sh"]);

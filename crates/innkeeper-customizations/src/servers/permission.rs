@@ -12,10 +12,10 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::question::{self, without_secrets};
-use crate::brought::{Origin, Part};
 use crate::canonical::canonical_json;
+use crate::discovered::{DiscoveredContainer, Origin};
 use crate::hooks::{Looked, Words, visible};
-use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, Verdict};
+use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustStatus, Verdict};
 
 /// The longest line for one server, in bytes: nobody reads more, and what is not read is not agreed to.
 const MAX_LINE: usize = 4 << 10;
@@ -50,11 +50,11 @@ pub(super) struct Foreign {
     /// The plugin, if a client published or saved it.
     published: Option<PathBuf>,
     /// Keeps the copy of a client's plugin for as long as the server may run.
-    _part: Part,
+    _part: DiscoveredContainer,
 }
 
 impl Foreign {
-    pub(super) fn new(part: &Part, child: &Child, server: &McpServer) -> Self {
+    pub(super) fn new(part: &DiscoveredContainer, child: &Child, server: &McpServer) -> Self {
         let workspace = match part.origin() {
             Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
             _ => None,
@@ -190,30 +190,30 @@ impl OnePlace {
     }
 
     /// Looks at everything, and at the decision of users about it.
-    fn standing(&self) -> Result<(Look, Standing), String> {
+    fn standing(&self) -> Result<(Look, TrustStatus), String> {
         // Before it is read: whatever is decided meanwhile is noticed.
         let stamp = self.stamp();
         let looked = self.look().and_then(|look| {
-            let standing = self.trust.standing(&self.subject, &look.contents);
+            let standing = self.trust.status(&self.subject, &look.contents);
             Ok((look, standing.map_err(|error| error.to_string())?))
         });
-        let is_allowed = matches!(&looked, Ok((_, Standing::Trusted)));
+        let is_allowed = matches!(&looked, Ok((_, TrustStatus::Trusted)));
         *self.refused() = (!is_allowed).then_some(stamp);
         looked
     }
 
     fn check(&self) -> Result<(), String> {
         let place = visible(&self.subject.place);
-        let (look, standing) = self.standing()?;
+        let (look, standing) = self.status()?;
         let what = match standing {
-            Standing::Trusted => return Ok(()),
-            Standing::Refused => {
+            TrustStatus::Trusted => return Ok(()),
+            TrustStatus::Refused => {
                 return Err(format!(
                     "people did not allow the MCP servers of {place}; `innkeeper trust allow` with that place allows them"
                 ));
             }
-            Standing::Unknown => "nobody has allowed the MCP servers of",
-            Standing::Changed { .. } => "what was allowed has changed since in",
+            TrustStatus::Unknown => "nobody has allowed the MCP servers of",
+            TrustStatus::Changed { .. } => "what was allowed has changed since in",
         };
         self.note(&look.contents).map_err(|error| error.to_string())?;
         Err(format!(
@@ -223,11 +223,11 @@ impl OnePlace {
     }
 
     fn trust(&self) -> Result<Trust, String> {
-        let (look, standing) = self.standing()?;
+        let (look, standing) = self.status()?;
         if let Some(decided) = match standing {
-            Standing::Trusted => Some(Trust::Allowed),
-            Standing::Refused => Some(Trust::Refused),
-            Standing::Unknown | Standing::Changed { .. } => None,
+            TrustStatus::Trusted => Some(Trust::Allowed),
+            TrustStatus::Refused => Some(Trust::Refused),
+            TrustStatus::Unknown | TrustStatus::Changed { .. } => None,
         } {
             return Ok(decided);
         }
@@ -262,7 +262,7 @@ impl OnePlace {
     }
 
     /// The text that a session shows.
-    fn message(&self, look: &Look, standing: &Standing) -> String {
+    fn message(&self, look: &Look, standing: &TrustStatus) -> String {
         let place = question::code(&self.subject.place);
         let whose = match self.servers.iter().any(|server| server.published.is_some()) {
             true => format!("The plugin {place}"),
@@ -273,7 +273,7 @@ impl OnePlace {
              the host connects to. Allow them only if you know where they come from.\n"
         );
         let mut changed: &[String] = &[];
-        if let Standing::Changed { now, before } = standing {
+        if let TrustStatus::Changed { now, before } = standing {
             let gone = before.len();
             message.push_str(&format!(
                 "\nThey are no longer what was decided about. Entries that are gone or different: {gone}.\n"
@@ -389,8 +389,8 @@ mod tests {
     }
 
     fn check(settings: &ServerSettings, workspace: &Path) -> Result<(), String> {
-        let brought = SourceDirectories::default().look(&[workspace.to_owned()]);
-        let declared = declarations(&brought, settings);
+        let discovered = SourceDirectories::default().look(&[workspace.to_owned()]);
+        let declared = declarations(&discovered, settings);
         let [server] = declared.as_slice() else {
             panic!("{declared:?}")
         };
@@ -423,8 +423,8 @@ mod tests {
     #[tokio::test]
     async fn p12_a_decision_in_a_session_is_for_exactly_what_its_question_showed() {
         let (_directory, settings, workspace) = scene();
-        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
-        let declared = declarations(&brought, &settings);
+        let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&discovered, &settings);
         let permission = declared[0].permission.0.clone().unwrap();
         let Ok(Trust::Undecided(shown)) = permission.trust().await else {
             panic!("nobody has decided")
@@ -451,8 +451,8 @@ mod tests {
     #[tokio::test]
     async fn p12_what_people_decide_is_noticed() {
         let (_directory, settings, workspace) = scene();
-        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
-        let declared = declarations(&brought, &settings);
+        let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&discovered, &settings);
         let permission = declared[0].permission.0.clone().unwrap();
         // The first look writes down what people are asked about, which is a change itself.
         while permission.check().is_err() {
@@ -467,8 +467,8 @@ mod tests {
         let (_directory, settings, workspace) = scene();
         let servers = r#"{ "mcpServers": { "one": { "command": "sh" }, "two": { "command": "sh" } } }"#;
         std::fs::write(workspace.join(".mcp.json"), servers).unwrap();
-        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
-        let declared = declarations(&brought, &settings);
+        let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&discovered, &settings);
         let [one, two] = [0, 1].map(|index: usize| declared[index].permission.0.clone().unwrap());
         assert!(one.check().is_err() && two.check().is_err());
         let place = workspace.display().to_string();
@@ -481,8 +481,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn p12_permission_is_withdrawn_by_a_decision_about_the_place_and_by_nothing_else() {
         let (_directory, settings, workspace) = scene();
-        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
-        let declared = declarations(&brought, &settings);
+        let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&discovered, &settings);
         let permission = declared[0].permission.0.clone().unwrap();
         let place = workspace.display().to_string();
         assert!(permission.check().is_err());

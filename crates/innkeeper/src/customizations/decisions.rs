@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ahp_types::state::CustomizationEnablement;
-use innkeeper_customizations::{Brought, Part};
+use innkeeper_customizations::{Discovered, DiscoveredContainer};
 use innkeeper_host::customizations::KeptSwitches;
 use innkeeper_store::{Archive, FILE_NAME, Mode};
 
@@ -36,8 +36,8 @@ pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<
 }
 
 /// Returns the decision about each customization, by its id.
-pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -> HashMap<String, Decision> {
-    let entries = brought.parts.iter().map(Part::entry);
+pub(super) fn decided(kept: &KeptSwitches, workspace: &str, discovered: &Discovered) -> HashMap<String, Decision> {
+    let entries = discovered.containers.iter().map(DiscoveredContainer::entry);
     let ids = entries.flat_map(|entry| {
         let children = entry.children().iter().map(|child| child.id.as_str());
         std::iter::once(entry.id()).chain(children)

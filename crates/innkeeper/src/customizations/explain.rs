@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use innkeeper_customizations::{Brought, Origin, Part, Shown};
+use innkeeper_customizations::{Discovered, DiscoveredContainer, Origin, Shown};
 use innkeeper_plugins::{Child, Component, Container, LoadState, Note, Severity};
 
 use innkeeper_cli::enablement::{Decision, EVERYWHERE, EnablementReport};
@@ -12,11 +12,11 @@ use innkeeper_cli::terminal::one_line;
 use super::tree;
 
 /// Returns all customizations with their reasons.
-pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &EnablementReport) -> String {
+pub(super) fn in_words(discovered: &Discovered, shown: &Shown, switched: &EnablementReport) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
-    let names = names(brought);
-    let off = switched_off(brought, switched);
-    for part in &brought.parts {
+    let names = names(discovered);
+    let off = switched_off(discovered, switched);
+    for part in &discovered.containers {
         let entry = part.entry();
         let _ = writeln!(text, "\n{}", tree::headline(entry));
         for reason in reasons(part, switched) {
@@ -29,17 +29,17 @@ pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &EnablementRe
             }
         }
     }
-    for note in &brought.notes {
+    for note in &discovered.notes {
         let _ = writeln!(text, "\n{}", one_line(&told(note), 1000));
     }
     text
 }
 
 /// Returns the ids of customizations that are off, by themselves or with their container.
-fn switched_off<'a>(brought: &'a Brought, switched: &EnablementReport) -> HashSet<&'a str> {
+fn switched_off<'a>(discovered: &'a Discovered, switched: &EnablementReport) -> HashSet<&'a str> {
     let is_off = |id: &str| switched.of(id).is_some_and(|switch| !switch.is_on);
     let mut off = HashSet::new();
-    for entry in brought.parts.iter().map(Part::entry) {
+    for entry in discovered.containers.iter().map(DiscoveredContainer::entry) {
         let children = entry.children().iter().map(|child| child.id.as_str());
         match is_off(entry.id()) {
             true => off.extend(children.chain([entry.id()])),
@@ -50,9 +50,9 @@ fn switched_off<'a>(brought: &'a Brought, switched: &EnablementReport) -> HashSe
 }
 
 /// Returns the exact names of customizations, by id.
-fn names(brought: &Brought) -> HashMap<&str, String> {
+fn names(discovered: &Discovered) -> HashMap<&str, String> {
     let mut names = HashMap::new();
-    for part in &brought.parts {
+    for part in &discovered.containers {
         for child in part.entry().children() {
             let name = match part.entry() {
                 Container::Plugin(plugin) => format!("{}:{}", plugin.name, child.name),
@@ -65,7 +65,7 @@ fn names(brought: &Brought) -> HashMap<&str, String> {
     names
 }
 
-fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
+fn reasons(part: &DiscoveredContainer, switched: &EnablementReport) -> Vec<String> {
     let mut reasons = vec![origin(part.origin())];
     // Customizations that the configuration disables are shown as switched off everywhere.
     let switch = switched.of(part.entry().id());

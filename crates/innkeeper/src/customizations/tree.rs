@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use innkeeper_customizations::Brought;
+use innkeeper_customizations::Discovered;
 use innkeeper_plugins::{Child, Component, Container, Directory, Kind, LoadState, SkillOrigin};
 
 use innkeeper_cli::terminal::one_line;
 
 /// Returns the tree of all customizations.
-pub(super) fn in_words(brought: &Brought) -> String {
+pub(super) fn in_words(discovered: &Discovered) -> String {
     let mut text = String::new();
     let mut absent = Vec::new();
-    for part in &brought.parts {
+    for part in &discovered.containers {
         let entry = part.entry();
         if let Container::Directory(directory) = entry
             && !directory.exists
@@ -28,7 +28,7 @@ pub(super) fn in_words(brought: &Brought) -> String {
             let _ = writeln!(text, "  {}", line(child));
         }
     }
-    for note in &brought.notes {
+    for note in &discovered.notes {
         let _ = writeln!(text, "! {}", one_line(&note.to_string(), 1000));
     }
     if text.is_empty() {

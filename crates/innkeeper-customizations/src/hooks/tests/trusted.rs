@@ -15,7 +15,7 @@ fn allow(workshop: &Workshop, hooks: &CommandHooks) {
 fn is_trusted(workshop: &Workshop, hooks: &CommandHooks) -> bool {
     let subject = consent::subject(&hooks.files[0]).unwrap();
     let contents = consent::contents(hooks.files.iter()).unwrap();
-    workshop.trust().standing(&subject, &contents).unwrap() == Standing::Trusted
+    workshop.trust().status(&subject, &contents).unwrap() == TrustStatus::Trusted
 }
 
 /// The hooks of a plugin, as if a client had published it.
@@ -180,7 +180,7 @@ async fn p12_every_file_of_a_client_s_plugin_counts_whatever_its_name_says() {
     workshop.write("plugin/audit.log", "evil\n");
     assert!(
         !is_trusted(&workshop, &hooks),
-        "a trusted script loads what another revision brought"
+        "a trusted script loads what another revision discovered"
     );
 }
 

@@ -47,8 +47,8 @@ pub(super) fn command(call: &HookCall) -> Option<&str> {
 
 fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origin: HookOrigin, chat: &Path) {
     let input = call.input.get("tool_input").cloned().unwrap_or_default();
-    let mut input = vocabulary::told(&call.subject, &input, chat);
-    let names = vocabulary::names(origin, call);
+    let mut input = tool_names::told(&call.subject, &input, chat);
+    let names = tool_names::names(origin, call);
     let name = names.first().map_or(call.subject.as_str(), |name| name);
     told.insert("tool_name".to_owned(), json!(name));
     // The events of Cursor that are about one tool have its input at the top.

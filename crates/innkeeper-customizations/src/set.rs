@@ -9,7 +9,7 @@ use std::sync::Arc;
 use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
 use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
-use crate::brought::{Brought, Origin, Part};
+use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 use crate::texts::LocalTexts;
 
 /// How many of those that come before a customization of the same name are remembered: all of them would have to be
@@ -17,7 +17,7 @@ use crate::texts::LocalTexts;
 const MAX_BEFORE: usize = 8;
 
 /// Makes the kit of a session. Looks at files, to find out which of them are one and the same.
-pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Kit {
+pub(crate) fn make(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Kit {
     let mut kit = Kit {
         hooks,
         ..Kit::default()
@@ -25,9 +25,9 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Kit {
     let mut texts = LocalTexts::default();
     let mut shadows = Shadows::default();
     // A workspace wins over the user, and both over plugins, whose names are longer (profile B.3).
-    let is_plugin = |part: &&Part| matches!(part.entry(), Container::Plugin(_));
-    let directories = brought.parts.iter().filter(|part| !is_plugin(part));
-    let plugins = brought.parts.iter().filter(is_plugin);
+    let is_plugin = |part: &&DiscoveredContainer| matches!(part.entry(), Container::Plugin(_));
+    let directories = discovered.containers.iter().filter(|part| !is_plugin(part));
+    let plugins = discovered.containers.iter().filter(is_plugin);
     for part in directories.chain(plugins) {
         let container = texts.add(part);
         for child in part.entry().children() {
@@ -44,7 +44,7 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Kit {
 }
 
 /// Adds a child to the kit. `false` says that it is nothing that agents read.
-fn add(kit: &mut Kit, shadows: &mut Shadows, part: &Part, child: &Child, path: &Path) -> bool {
+fn add(kit: &mut Kit, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child, path: &Path) -> bool {
     let mut about = about(part, child);
     // The copy of a client's plugin is a file of its own.
     let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));
@@ -105,7 +105,7 @@ fn applies_everywhere(globs: &[String]) -> bool {
     globs.is_empty() || globs.iter().any(is_everything)
 }
 
-pub(crate) fn about(part: &Part, child: &Child) -> About {
+pub(crate) fn about(part: &DiscoveredContainer, child: &Child) -> About {
     let (plugin, plugin_root) = match part.entry() {
         Container::Plugin(plugin) => (Some(plugin.name.clone()), Some(part.root())),
         Container::Directory(_) | Container::McpServer(_) => (None, None),

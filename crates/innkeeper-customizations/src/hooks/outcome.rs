@@ -8,7 +8,7 @@ use innkeeper_std::text::truncate;
 use serde_json::{Map, Value};
 
 use super::process::End;
-use super::vocabulary;
+use super::tool_names;
 
 /// Most of one piece of text that a model or people are told.
 const MAX_TEXT: usize = 16 << 10;
@@ -165,7 +165,7 @@ impl Answering<'_> {
             _ => return None,
         };
         let before = self.call.input.get("tool_input").cloned().unwrap_or_default();
-        let input = vocabulary::heard(&self.call.subject, &before, self.chat, wanted);
+        let input = tool_names::heard(&self.call.subject, &before, self.chat, wanted);
         (input != before).then_some(input)
     }
 }

@@ -1,4 +1,4 @@
-//! Places: what one source of customizations has, read and watched once however many sessions share it.
+//! Sources of customizations: each is read and watched once, however many sessions share it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use innkeeper_std::sync::Mutex;
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
-use crate::aside::drop_aside;
-use crate::brought::{Origin, Part};
+use crate::background::drop_in_background;
+use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 
-/// Which place it is, and by that who shares it.
+/// A source of customizations. Sessions with an equal source share its scans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// What the configuration of the host names.
+pub(crate) enum Source {
+    /// The plugins and collections of the host's configuration.
     Host {
         plugins: Vec<PathBuf>,
         collections: Vec<PathBuf>,
@@ -26,20 +26,11 @@ pub(crate) enum Place {
     Home(PathBuf),
     /// A workspace.
     Workspace(PathBuf),
-    /// Workspaces of which one is the home: what is in there is there once.
-    Together { workspaces: Vec<PathBuf>, home: PathBuf },
+    /// Workspaces of which one is the home. Its customizations are listed once.
+    WorkspacesWithHome { workspaces: Vec<PathBuf>, home: PathBuf },
 }
 
-/// What a place has, at one moment.
-#[derive(Debug, Default)]
-pub(crate) struct Scanned {
-    /// Which scan it is, counted from 1; 0 is none yet.
-    pub(crate) number: u64,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) notes: Vec<Note>,
-}
-
-impl Place {
+impl Source {
     fn sources(&self) -> Sources {
         match self {
             Self::Host { plugins, collections } => Sources {
@@ -55,7 +46,7 @@ impl Place {
                 workspaces: vec![workspace.clone()],
                 ..Sources::default()
             },
-            Self::Together { workspaces, home } => Sources {
+            Self::WorkspacesWithHome { workspaces, home } => Sources {
                 workspaces: workspaces.clone(),
                 home: Some(home.clone()),
                 ..Sources::default()
@@ -63,13 +54,13 @@ impl Place {
         }
     }
 
-    /// Reads what it has. Blocks.
-    pub(crate) fn scan(&self) -> Scanned {
+    /// Reads the source. Blocks.
+    pub(crate) fn scan(&self) -> Discovered {
         self.scanned(scan(&self.sources()))
     }
 
     /// What there is to show while it is read (CUS-04, CUS-05). Looks at the directories' paths.
-    fn announce(&self) -> Scanned {
+    fn announce(&self) -> Discovered {
         let sources = self.sources();
         let plugins = sources
             .plugins
@@ -83,15 +74,15 @@ impl Place {
         })
     }
 
-    fn scanned(&self, tree: Tree) -> Scanned {
-        Scanned {
-            number: 0,
-            parts: tree.entries.into_iter().map(|entry| self.part(entry)).collect(),
+    fn scanned(&self, tree: Tree) -> Discovered {
+        Discovered {
+            containers: tree.entries.into_iter().map(|entry| self.container(entry)).collect(),
             notes: tree.notes,
+            ..Discovered::default()
         }
     }
 
-    fn part(&self, entry: Container) -> Part {
+    fn container(&self, entry: Container) -> DiscoveredContainer {
         let path = path_of(&entry);
         let (base, origin, scope) = self.origin(&entry, &path);
         let reader = match (&origin, &entry) {
@@ -103,7 +94,7 @@ impl Place {
                 Reader::within(base, inside, scope)
             }
         };
-        Part::new(entry, origin, reader, None)
+        DiscoveredContainer::new(entry, origin, reader, None)
     }
 
     /// Whose an entry is, and in what.
@@ -120,7 +111,7 @@ impl Place {
                 Origin::Workspace(workspace.as_path().into()),
                 Scope::Workspace,
             ),
-            Self::Together { workspaces, home } => {
+            Self::WorkspacesWithHome { workspaces, home } => {
                 // Only directories that no workspace has are the user's alone.
                 if let Container::Directory(Directory { scope: Scope::User, .. }) = entry {
                     return (home, Origin::User, Scope::User);
@@ -139,10 +130,10 @@ impl Place {
 }
 
 /// Something that the configuration of the host holds itself. Paths in it begin where its file is.
-pub(crate) fn configured(entry: Container) -> Part {
+pub(crate) fn configured(entry: Container) -> DiscoveredContainer {
     let file = path_of(&entry);
     let reader = Reader::within(file.parent().unwrap_or(&file), "", Scope::User);
-    Part::new(entry, Origin::Host, reader, None)
+    DiscoveredContainer::new(entry, Origin::Host, reader, None)
 }
 
 /// Where an entry is on this machine.
@@ -169,24 +160,24 @@ pub(crate) fn saved_into(home: &Path) -> impl Iterator<Item = PathBuf> {
     harmless.map(|directory| directory.full_path())
 }
 
-/// A place that is read and watched, until nobody follows it any more.
+/// A source that is read and watched until no session uses it.
 #[derive(Debug)]
-pub(crate) struct Watched {
-    place: Place,
-    scanned: watch::Receiver<Option<Arc<Scanned>>>,
+pub(crate) struct WatchedSource {
+    source: Source,
+    scanned: watch::Receiver<Option<Arc<Discovered>>>,
     watcher: Option<TreeWatcher>,
 }
 
-impl Watched {
-    fn start(place: Place) -> Self {
+impl WatchedSource {
+    fn start(source: Source) -> Self {
         let (sender, scanned) = watch::channel(None);
-        let read = place.clone();
+        let read = source.clone();
         let failed = sender.clone();
         let mut number = 0;
-        let watcher = TreeWatcher::start(place.sources(), move |tree| {
+        let watcher = TreeWatcher::start(source.sources(), move |tree| {
             number += 1;
-            let scanned = Scanned {
-                number,
+            let scanned = Discovered {
+                scan: number,
                 ..read.scanned(tree)
             };
             sender.send_replace(Some(Arc::new(scanned)));
@@ -196,31 +187,31 @@ impl Watched {
             Err(error) => {
                 // Without a thread nothing is watched; what there is now is better than nothing.
                 tracing::warn!(%error, "customizations cannot be watched; they stay as they are now");
-                failed.send_replace(Some(Arc::new(place.scan())));
+                failed.send_replace(Some(Arc::new(source.scan())));
                 None
             }
         };
         Self {
-            place,
+            source,
             scanned,
             watcher,
         }
     }
 
-    /// Tells whenever something else was found.
-    pub(crate) fn scanned(&self) -> watch::Receiver<Option<Arc<Scanned>>> {
+    /// Returns a receiver of later scans.
+    pub(crate) fn scanned(&self) -> watch::Receiver<Option<Arc<Discovered>>> {
         self.scanned.clone()
     }
 
-    /// What was found last, or what to show until then. Looks at files in the latter case.
-    pub(crate) fn now(&self) -> Arc<Scanned> {
+    /// Returns the last scan, or before the first one a preview, which looks at files.
+    pub(crate) fn now(&self) -> Arc<Discovered> {
         let known = self.scanned.borrow().clone();
-        known.unwrap_or_else(|| Arc::new(self.place.announce()))
+        known.unwrap_or_else(|| Arc::new(self.source.announce()))
     }
 
     /// Which scan was the last one.
     pub(crate) fn number(&self) -> u64 {
-        self.scanned.borrow().as_ref().map_or(0, |scanned| scanned.number)
+        self.scanned.borrow().as_ref().map_or(0, |scanned| scanned.scan)
     }
 
     /// Reads again what depends on a path that is known to have changed. Completes once that is done.
@@ -242,37 +233,37 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedSource {
     fn drop(&mut self) {
         // It waits for a scan that is under way.
         if let Some(watcher) = self.watcher.take() {
-            drop_aside(watcher);
+            drop_in_background(watcher);
         }
     }
 }
 
-/// The places that somebody follows.
+/// The sources that sessions use.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
-    watched: Mutex<HashMap<Place, Weak<Watched>>>,
+pub(crate) struct SourcePool {
+    watched: Mutex<HashMap<Source, Weak<WatchedSource>>>,
 }
 
-impl Pool {
-    /// Every place that somebody follows.
-    pub(crate) fn all(&self) -> Vec<Arc<Watched>> {
+impl SourcePool {
+    /// Returns the sources in use.
+    pub(crate) fn all(&self) -> Vec<Arc<WatchedSource>> {
         let watched = self.watched.lock();
         watched.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Watches a place, together with everybody who already does.
-    pub(crate) fn watch(&self, place: &Place) -> Arc<Watched> {
+    /// Watches a source, or shares the watch that exists.
+    pub(crate) fn watch(&self, source: &Source) -> Arc<WatchedSource> {
         let mut watched = self.watched.lock();
         watched.retain(|_, watched| watched.strong_count() > 0);
-        if let Some(watched) = watched.get(place).and_then(Weak::upgrade) {
+        if let Some(watched) = watched.get(source).and_then(Weak::upgrade) {
             return watched;
         }
-        let new = Arc::new(Watched::start(place.clone()));
-        watched.insert(place.clone(), Arc::downgrade(&new));
+        let new = Arc::new(WatchedSource::start(source.clone()));
+        watched.insert(source.clone(), Arc::downgrade(&new));
         new
     }
 }

@@ -1,7 +1,12 @@
-//! What a session gets, with where each part of it came from.
+//! Customizations as they are discovered, with the origin of each container.
 //!
-//! This is what everything else here is made of: what clients see ([`crate::wire`]), what agents use
-//! ([`crate::kit`]), and the hooks that run.
+//! The data goes through these types in this order:
+//!
+//! 1. [`innkeeper_plugins::Tree`]: the files of one source, as containers with children.
+//! 2. [`Discovered`]: the same with origins. One for each scan of a source, and one that merges those of a session.
+//! 3. [`innkeeper_host::customizations::CustomizationSet`]: the entries that clients see, and the view for agents
+//!    (`set.rs`, `wire.rs`).
+//! 4. [`innkeeper_host::customizations::TurnCustomizations`]: the enabled part of a set, for one turn.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,57 +19,59 @@ use innkeeper_plugins::{Child, Container, Note, Reader};
 use crate::copies::Revision;
 use crate::wire;
 
-/// Everything that a session gets.
+/// Customizations of one source at one scan, or of a session.
 #[derive(Debug, Clone, Default)]
-pub struct Brought {
-    /// In the order in which it is published.
-    pub parts: Vec<Part>,
-    /// Remarks about files that belong to no container. What is wrong with such files is said by a part.
+pub struct Discovered {
+    /// The containers, in the order in which they are published.
+    pub containers: Vec<DiscoveredContainer>,
+    /// Remarks about files that belong to no container. Problems of other files are in the container.
     pub notes: Vec<Note>,
-    /// Where the session works, the primary directory first.
+    /// The working directories of the session, the primary one first. Empty for a source.
     pub working_directories: Vec<PathBuf>,
+    /// The number of the scan, counted from 1. 0 for a preview and for a session.
+    pub(crate) scan: u64,
 }
 
-/// A container, or an MCP server that no container holds.
+/// A plugin, a directory, or an MCP server outside of both, with its origin.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct DiscoveredContainer {
     entry: Arc<Container>,
-    /// The same in the words of the protocol.
+    /// The entry that clients see.
     shown: Arc<Customization>,
     origin: Origin,
     reader: Reader,
-    /// Keeps the copy of a client's plugin for as long as somebody may read it.
+    /// Keeps the copy of a client's plugin for as long as it may be read.
     _copy: Option<Arc<Revision>>,
 }
 
-/// Where something came from, which decides whether what it wants to run is run without a question.
+/// The origin of a container. It decides whether commands run without asking the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The configuration of the host names it.
+    /// The configuration of the host.
     Host,
-    /// It is in the home of whoever runs the host.
+    /// The home directory of the user who runs the host.
     User,
-    /// It is a plugin in the home, but in a directory into which clients may save: they are not whoever
-    /// runs the host.
+    /// A plugin in the home directory, but in a directory that clients may write to. Clients are not the user who runs
+    /// the host.
     Saved,
-    /// It is in a workspace.
+    /// A workspace.
     Workspace(Arc<Path>),
-    /// A client published it.
+    /// A client that published it.
     Client(ClientId),
 }
 
 impl Origin {
-    /// Whether whoever runs the host put it there: then its commands are theirs.
+    /// Whether the user who runs the host put it there, so that its commands are trusted.
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Host | Self::User)
     }
 }
 
-impl Brought {
-    /// Puts together what several places have, the first of them first: plugins, then directories, then
-    /// servers, and at the end what clients publish, because that comes and goes the most: what is new
-    /// at the end is told by itself. What has the id of an earlier one is that one.
-    pub(crate) fn of<'p>(parts: impl Iterator<Item = &'p Part>) -> Self {
+impl Discovered {
+    /// Merges the containers of several sources: plugins, then directories, then servers, each in the order of the
+    /// sources. Those of clients come last, because they change the most and an addition at the end needs the smallest
+    /// update. Of containers with the same id the first one counts.
+    pub(crate) fn of<'p>(parts: impl Iterator<Item = &'p DiscoveredContainer>) -> Self {
         let mut ids = HashSet::new();
         let [mut plugins, mut directories, mut servers, mut of_clients] = [const { Vec::new() }; 4];
         for part in parts {
@@ -82,13 +89,13 @@ impl Brought {
         plugins.append(&mut servers);
         plugins.append(&mut of_clients);
         Self {
-            parts: plugins,
+            containers: plugins,
             ..Self::default()
         }
     }
 }
 
-impl Part {
+impl DiscoveredContainer {
     pub(crate) fn new(entry: Container, origin: Origin, reader: Reader, copy: Option<Arc<Revision>>) -> Self {
         Self {
             shown: Arc::new(wire::entry(&entry)),

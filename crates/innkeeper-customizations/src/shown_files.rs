@@ -12,7 +12,7 @@ use innkeeper_host::{Content, Entry as Listed, EntryKind, ResourceError, content
 use innkeeper_plugins::{Child, Component, Container, Icon, SkillOrigin, is_private};
 use url::Url;
 
-use crate::brought::{Origin, Part};
+use crate::discovered::{DiscoveredContainer, Origin};
 
 /// Most entries of a directory that a client has.
 const MAX_ENTRIES: usize = 10_000;
@@ -21,7 +21,7 @@ const MAX_ENTRIES: usize = 10_000;
 const HOOKS_FILE: &str = "hooks.json";
 
 /// Finds what a URI stands for, if one of the parts shows it. Looks at files.
-pub(crate) fn find(parts: &[Part], uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+pub(crate) fn find(parts: &[DiscoveredContainer], uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
     // A file of one part may have servers of another.
     if parts.iter().any(|part| has_server(part, uri)) {
         return None;
@@ -30,7 +30,7 @@ pub(crate) fn find(parts: &[Part], uri: &str, look: Look) -> Option<Result<Shown
     found.or_else(|| names_at(parts, uri))
 }
 
-fn find_in(part: &Part, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
     let relative = relative_to(part, uri)?;
     let shown = what(part, &relative)?;
     let outside = || ResourceError::Outside {
@@ -67,7 +67,7 @@ fn missing(uri: &str) -> ResourceError {
 
 /// Whether a part is no directory of its own: it only stands for loose files of a home or a workspace, or says that
 /// there is no plugin where one should be. Whatever else lies there is nobody's business.
-fn only_stands_there(part: &Part) -> bool {
+fn only_stands_there(part: &DiscoveredContainer) -> bool {
     match part.entry() {
         Container::Plugin(plugin) => plugin.format.is_none(),
         Container::Directory(_) => part.reader().is_base(),
@@ -76,9 +76,9 @@ fn only_stands_there(part: &Part) -> bool {
 }
 
 /// What parts that only stand somewhere have there.
-fn names_at(parts: &[Part], uri: &str) -> Option<Result<Shown, ResourceError>> {
+fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<Shown, ResourceError>> {
     let is_there = |path: PathBuf| path.as_os_str().is_empty();
-    let is_it = |part: &&Part| only_stands_there(part) && relative_to(part, uri).is_some_and(is_there);
+    let is_it = |part: &&DiscoveredContainer| only_stands_there(part) && relative_to(part, uri).is_some_and(is_there);
     let mut standing = parts.iter().filter(is_it).peekable();
     if !standing.peek()?.root().is_dir() {
         return Some(Err(missing(uri)));
@@ -101,7 +101,7 @@ fn names_at(parts: &[Part], uri: &str) -> Option<Result<Shown, ResourceError>> {
 }
 
 /// Whether an MCP server is written in a file, however its URI is spelled.
-fn has_server(part: &Part, uri: &str) -> bool {
+fn has_server(part: &DiscoveredContainer, uri: &str) -> bool {
     let Some(relative) = relative_to(part, uri) else {
         return false;
     };
@@ -114,7 +114,7 @@ fn has_server(part: &Part, uri: &str) -> bool {
 }
 
 /// The path of a URI from the root of a part.
-fn relative_to(part: &Part, uri: &str) -> Option<PathBuf> {
+fn relative_to(part: &DiscoveredContainer, uri: &str) -> Option<PathBuf> {
     let Origin::Client(_) = part.origin() else {
         let path = Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?;
         let path = path.to_file_path().ok()?;
@@ -170,7 +170,7 @@ enum What {
     Beside(PathBuf),
 }
 
-fn what(part: &Part, relative: &Path) -> Option<What> {
+fn what(part: &DiscoveredContainer, relative: &Path) -> Option<What> {
     let (icons, children): (&[Icon], _) = match part.entry() {
         Container::Plugin(plugin) => (&plugin.icons, part.entry().children()),
         Container::Directory(_) => (&[], part.entry().children()),
@@ -211,7 +211,7 @@ fn what(part: &Part, relative: &Path) -> Option<What> {
 
 /// Whether a file is read for its hooks and nothing else: it lies in a directory of hooks, or has the name that
 /// plugins have for it.
-fn has_hooks_only(part: &Part, relative: &Path) -> bool {
+fn has_hooks_only(part: &DiscoveredContainer, relative: &Path) -> bool {
     match part.entry() {
         Container::Directory(_) => !only_stands_there(part),
         _ => relative.file_name().is_some_and(|name| name == HOOKS_FILE),
@@ -232,7 +232,7 @@ fn is_beside(directory: &Path, relative: &Path) -> bool {
 }
 
 /// Whether it is an icon: what has not the name of a picture is none, whoever calls it one.
-fn has_icon(part: &Part, icons: &[Icon], relative: &Path) -> bool {
+fn has_icon(part: &DiscoveredContainer, icons: &[Icon], relative: &Path) -> bool {
     let mut icons = icons.iter().filter(|icon| icon.mime_type.is_some());
     icons.any(|icon| relative_to(part, &icon.src).is_some_and(|path| path == relative))
 }

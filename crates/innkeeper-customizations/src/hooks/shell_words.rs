@@ -51,11 +51,11 @@ impl Words {
     }
 
     fn command(&mut self, tokens: Vec<Token>, depth: usize) {
-        let mut place = Place::default();
+        let mut place = Source::default();
         let mut leads = None;
         for token in tokens {
             match token {
-                Token::Next => (place, leads) = (Place::default(), None),
+                Token::Next => (place, leads) = (Source::default(), None),
                 Token::Into | Token::From => leads = Some(token),
                 Token::Word(word) => match leads.take() {
                     // What is written there was not there to be trusted.
@@ -90,7 +90,7 @@ impl Words {
 
 /// Where in a command the next word is.
 #[derive(Debug, Default)]
-struct Place {
+struct Source {
     /// Whether its program has come.
     has_program: bool,
     /// How an interpreter before it takes it.
@@ -119,7 +119,7 @@ enum Treats {
     Reads,
 }
 
-impl Place {
+impl Source {
     /// What of a word may be a file, and as what; `None` if it is surely nothing that runs.
     fn take<'w>(&mut self, word: &'w str) -> Option<(&'w str, Role)> {
         if !self.has_program {

@@ -29,9 +29,8 @@ impl FileHit {
     }
 }
 
-/// Finds the files under some directories whose path fits what was typed, the best first: a name
-/// that starts with it, a name that contains it, a path that contains it, a path that has its
-/// letters in order; of equals the shorter one.
+/// Finds the files below some directories that fit a query, the best first. A match in the name ranks before one in the
+/// path, and a shorter path before a longer one with the same score.
 ///
 /// It blocks. It takes at most `budget`, visits at most 200,000 entries of each directory, and then returns the best
 /// files that it has seen.

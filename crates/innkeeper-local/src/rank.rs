@@ -1,69 +1,70 @@
-//! Which files fit what was typed, and which of them best.
+//! Ranks the files that fit a query.
 
-/// How well a file fits; the smallest is the best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// Its name starts with what was typed.
-    NameStarts,
-    /// Its name contains it.
-    NameContains,
-    /// Its path contains it.
-    PathContains,
-    /// Its path has all the letters, in this order.
-    Letters,
-}
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::fmt;
 
-/// The place of a file among others, best first: how it fits, how much is left over, its name. Two
-/// files never share a place, so the same files always come in the same order.
+use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+
+/// The rank of a file among others; the smallest is the best. Two files never have the same rank, so the same files
+/// always come in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    fit: Fit,
+    /// Names count before paths: users type what they remember, and that is the name.
+    is_in_path_only: bool,
+    score: Reverse<u32>,
     depth: usize,
     length: usize,
     path: String,
 }
 
-/// What was typed, ready to be compared with many paths.
-#[derive(Debug)]
-pub(crate) struct Query(String);
+/// A query, prepared to be compared with many paths.
+pub(crate) struct Query {
+    pattern: Pattern,
+    is_empty: bool,
+    /// The matcher has buffers that it reuses.
+    matcher: RefCell<Matcher>,
+}
 
 impl Query {
     pub(crate) fn new(typed: &str) -> Self {
-        let typed = typed.to_lowercase().replace('\\', "/");
-        Self(typed.strip_prefix("./").unwrap_or(&typed).to_owned())
+        let typed = typed.replace('\\', "/");
+        let typed = typed.strip_prefix("./").unwrap_or(&typed);
+        Self {
+            pattern: Pattern::new(typed, CaseMatching::Ignore, Normalization::Smart, AtomKind::Fuzzy),
+            is_empty: typed.trim().is_empty(),
+            matcher: RefCell::new(Matcher::new(Config::DEFAULT.match_paths())),
+        }
     }
 
-    /// Ranks a path with `/` between its parts, if it fits at all.
+    /// Ranks a path with `/` between its parts. `None` if it does not fit.
     pub(crate) fn rank(&self, path: &str) -> Option<Rank> {
-        let lower = path.to_lowercase();
-        let name = lower.rsplit('/').next().unwrap_or(&lower);
-        let fit = if name.starts_with(&self.0) {
-            Fit::NameStarts
-        } else if name.contains(&self.0) {
-            Fit::NameContains
-        } else if lower.contains(&self.0) {
-            Fit::PathContains
-        } else if self.is_subsequence_of(&lower) {
-            Fit::Letters
-        } else {
-            return None;
-        };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let in_name = self.score(name);
+        let score = in_name.or_else(|| self.score(path))?;
         Some(Rank {
-            fit,
-            // Before anything is typed, what lies on top is what people look for.
-            depth: if self.0.is_empty() {
-                lower.matches('/').count()
-            } else {
-                0
-            },
-            length: lower.chars().count(),
+            is_in_path_only: in_name.is_none(),
+            score: Reverse(score),
+            // Before anything is typed, the files at the top come first.
+            depth: if self.is_empty { path.matches('/').count() } else { 0 },
+            length: path.chars().count(),
             path: path.to_owned(),
         })
     }
 
-    fn is_subsequence_of(&self, text: &str) -> bool {
-        let mut letters = text.chars();
-        self.0.chars().all(|wanted| letters.any(|letter| letter == wanted))
+    fn score(&self, text: &str) -> Option<u32> {
+        let mut buffer = Vec::new();
+        let text = Utf32Str::new(text, &mut buffer);
+        self.pattern.score(text, &mut self.matcher.borrow_mut())
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query")
+            .field("pattern", &self.pattern)
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_counts_before_the_path_and_the_path_before_the_letters() {
+    fn names_rank_before_paths_and_words_before_scattered_letters() {
         let paths = [
             "tests/main/other.txt",
             "m/a/i/n.rs",
@@ -104,20 +105,26 @@ mod tests {
     }
 
     #[test]
-    fn a_path_can_be_typed_as_people_write_it() {
+    fn separators_and_case_do_not_matter() {
         let paths = ["src/host/main.rs", "src/main.rs", "docs/src.md"];
         assert_eq!(ranked("src/ma", &paths), ["src/main.rs", "src/host/main.rs"]);
         assert_eq!(ranked("./SRC\\MA", &paths), ["src/main.rs", "src/host/main.rs"]);
     }
 
     #[test]
-    fn before_anything_is_typed_the_top_comes_first() {
+    fn several_words_fit_in_any_order() {
+        let paths = ["src/host/main.rs", "src/host/other.rs"];
+        assert_eq!(ranked("main host", &paths), ["src/host/main.rs"]);
+    }
+
+    #[test]
+    fn an_empty_query_lists_the_top_first() {
         let paths = ["a/b/c", "long-name-at-the-top.md", "b/c", "z"];
         assert_eq!(ranked("", &paths), ["z", "long-name-at-the-top.md", "b/c", "a/b/c"]);
     }
 
     #[test]
-    fn what_does_not_fit_is_not_shown() {
+    fn paths_without_the_letters_do_not_fit() {
         assert!(ranked("zebra", &["main.rs", "arbez"]).is_empty());
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use innkeeper_host::customizations::Following;
 use innkeeper_host::repositories::{Repositories, RepositorySink};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use innkeeper_std::watch::{DirectoryEvent, DirectoryId, DirectoryWatcher};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -112,24 +112,26 @@ async fn follow(git: Arc<Git>, looks: Arc<Semaphore>, directory: PathBuf, again:
 /// A directory of Git that says when something in it changed.
 struct WatchedGitDirectory {
     path: PathBuf,
-    _watcher: RecommendedWatcher,
+    _watcher: DirectoryWatcher,
 }
 
 impl WatchedGitDirectory {
     fn start(path: &Path, again: Arc<Notify>) -> Option<Self> {
-        let on_event = move |event: notify::Result<notify::Event>| {
-            let is_telling = |event: &notify::Event| {
-                let names = event.paths.iter().filter_map(|path| path.file_name()?.to_str());
-                !matches!(event.kind, EventKind::Access(_)) && names.into_iter().any(|name| TELLING.contains(&name))
+        let mut watcher = DirectoryWatcher::new(1, move |event| {
+            let is_telling = |path: &PathBuf| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| TELLING.contains(&name))
             };
-            if event.as_ref().is_ok_and(is_telling) {
+            if let DirectoryEvent::Changed { paths, .. } = event
+                && paths.iter().any(is_telling)
+            {
                 again.notify_one();
             }
-        };
-        let mut watcher = notify::recommended_watcher(on_event).ok()?;
-        if let Err(error) = watcher.watch(path, RecursiveMode::NonRecursive) {
+        });
+        watcher.open().ok()?;
+        if let Err(error) = watcher.watch(path, DirectoryId::of_path(path)) {
             // Turns and new sessions still lead to a look.
-            tracing::debug!(%error, "a repository cannot be watched");
+            tracing::debug!(?error, "a repository cannot be watched");
             return None;
         }
         Some(Self {

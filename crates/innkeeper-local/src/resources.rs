@@ -28,7 +28,7 @@ use entries::IsOver;
 use files::invalid;
 use forbidden::Forbidden;
 use paths::{Grants, ResourcePath};
-use watch::Pool;
+use watch::WatchPool;
 
 /// How many do something with files at the same time; the others wait for their turn.
 const MAX_AT_ONCE: usize = 8;
@@ -68,7 +68,7 @@ pub struct LocalResources {
     umask: Option<u32>,
     at_once: Arc<Semaphore>,
     locks: Arc<Vec<Mutex<()>>>,
-    watches: Pool,
+    watches: WatchPool,
 }
 
 impl LocalResources {
@@ -78,7 +78,7 @@ impl LocalResources {
         let forbidden = Arc::new(Forbidden::new(own));
         Self {
             limits,
-            watches: Pool::new(limits, Arc::clone(&forbidden)),
+            watches: WatchPool::new(limits, Arc::clone(&forbidden)),
             forbidden,
             made: Arc::default(),
             umask: None,

@@ -1,11 +1,11 @@
 //! Files of users, reached through opened directories (`cap_std::fs::Dir`).
 
 pub(crate) mod confined;
-pub(crate) mod following;
-pub(crate) mod making;
-pub(crate) mod opening;
-pub(crate) mod removing;
-pub(crate) mod resolving;
-pub(crate) mod unnamed;
+pub(crate) mod create;
+pub(crate) mod follow;
+pub(crate) mod open;
+pub(crate) mod remove;
+pub(crate) mod resolve;
+pub(crate) mod temp_entry;
 #[cfg(feature = "walk")]
-pub(crate) mod walking;
+pub(crate) mod walk;

@@ -8,7 +8,7 @@
 //!   the permissions of the user's files ([`with_umask`]).
 //! - **Files** (feature `files`). A [`ConfinedRoot`] is opened once, and no path below it leads outside. A path is
 //!   resolved once ([`ConfinedPath`]), and its last name is never followed after that. A file appears complete or not
-//!   at all ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
+//!   at all ([`TempEntry`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
 //!   of any depth. With the feature `walk`, [`Walk`] visits the files that Git does not ignore.
 //! - **Watches** (feature `watch`): one `DirectoryWatcher` for many directories.
 //! - **Server-sent events** ([`event_stream`]) with a bound on each.
@@ -49,16 +49,16 @@ pub mod text;
 pub mod watch;
 
 #[cfg(feature = "walk")]
-pub use files::walking::{IgnoreFiles, Walk, WalkEnd, WalkedFile};
+pub use files::walk::{IgnoreFiles, Walk, WalkEnd, WalkedFile};
 #[cfg(feature = "files")]
 pub use files::{
     confined::{ConfinedPath, ConfinedRoot, ExactError, TargetError, open_descendant, real_path},
-    following::{FollowedPath, canonical_prefix, follow},
-    making::{create_directories, create_directory},
-    opening::{Opened, do_not_wait, open_child, open_regular, read_whole},
-    removing::remove_all,
-    resolving::{leads_outside, or_dot, without_links},
-    unnamed::{UNNAMED, Unnamed, rename_to_free},
+    create::{create_directories, create_directory},
+    follow::{FollowedPath, canonical_prefix, follow},
+    open::{Opened, do_not_wait, open_child, open_regular, read_whole},
+    remove::remove_all,
+    resolve::{leads_outside, or_dot, without_links},
+    temp_entry::{TEMP_PREFIX, TempEntry, rename_to_free},
 };
 #[cfg(feature = "processes")]
 pub use processes::{

@@ -32,22 +32,22 @@ pub(super) struct Seen {
 /// Looks at the repository around a directory; `None` where there is none, or no Git, or where Git refuses to look,
 /// as in a directory of another user.
 pub(super) async fn look(git: &Git, directory: &Path) -> Option<Seen> {
-    let place = Place::find(git, directory).await?;
+    let paths = RepositoryPaths::find(git, directory).await?;
     let config = git
-        .ask(&place.root, &[], &["config", "--null", "--show-scope", "--list"])
+        .ask(&paths.root, &[], &["config", "--null", "--show-scope", "--list"])
         .await;
     let config = Config::parse(&whole(config)?);
     let mut state = RepositoryState {
-        project_uri: uri::from_path(&place.project)?,
-        project_name: name_of(&place.project),
+        project_uri: uri::from_path(&paths.project)?,
+        project_name: name_of(&paths.project),
         has_github_remote: config.has_github_remote(),
         github: config.github(),
         ..RepositoryState::default()
     };
-    state.base_branch = base_branch(git, &place.root).await;
+    state.base_branch = base_branch(git, &paths.root).await;
     // Without settings that make them harmless, the filters of the repository would run.
     if let Some(harmless) = config.without_own_filters() {
-        work_tree(git, &place, &harmless, &mut state).await;
+        work_tree(git, &paths, &harmless, &mut state).await;
     }
     let upstream_remote = state
         .upstream
@@ -56,23 +56,23 @@ pub(super) async fn look(git: &Git, directory: &Path) -> Option<Seen> {
     let head = upstream_remote.and_then(|remote| config.github_of(remote));
     state.github_head_owner = head.map(|head| head.owner);
     if state.outgoing.is_none() {
-        state.outgoing = ahead_of_base(git, &place.root, &state).await;
+        state.outgoing = ahead_of_base(git, &paths.root, &state).await;
     }
     Some(Seen {
         state,
-        git_directory: place.git_directory,
+        git_directory: paths.git_directory,
     })
 }
 
 /// Where a repository is.
-struct Place {
+struct RepositoryPaths {
     root: PathBuf,
     git_directory: PathBuf,
     /// The main work tree: one project has all the work trees that were added to it.
     project: PathBuf,
 }
 
-impl Place {
+impl RepositoryPaths {
     async fn find(git: &Git, directory: &Path) -> Option<Self> {
         let arguments = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
         let answer = whole(git.ask(directory, &[], &arguments).await)?;
@@ -106,7 +106,7 @@ fn whole(answer: Result<Answer, GitFailure>) -> Option<Vec<u8>> {
 }
 
 /// Reads the branch, and what is changed and not committed.
-async fn work_tree(git: &Git, place: &Place, settings: &[String], state: &mut RepositoryState) {
+async fn work_tree(git: &Git, paths: &RepositoryPaths, settings: &[String], state: &mut RepositoryState) {
     let arguments = [
         "status",
         "--porcelain=v2",
@@ -116,7 +116,7 @@ async fn work_tree(git: &Git, place: &Place, settings: &[String], state: &mut Re
         "--ignore-submodules=all",
         "--no-renames",
     ];
-    let Ok(answer) = git.ask(&place.root, settings, &arguments).await else {
+    let Ok(answer) = git.ask(&paths.root, settings, &arguments).await else {
         return;
     };
     let status = Status::parse(&answer.bytes);
@@ -137,12 +137,12 @@ async fn work_tree(git: &Git, place: &Place, settings: &[String], state: &mut Re
         base,
         "--",
     ];
-    let Ok(answer) = git.ask(&place.root, settings, &arguments).await else {
+    let Ok(answer) = git.ask(&paths.root, settings, &arguments).await else {
         return;
     };
     let mut changes = numstat(&answer.bytes);
     changes.files = changes.files.saturating_add(status.untracked);
-    let root = place.root.clone();
+    let root = paths.root.clone();
     let counting = tokio::task::spawn_blocking(move || new_lines(&root, &status.new_files));
     changes.additions = changes.additions.saturating_add(counting.await.unwrap_or_default());
     state.changes = Some(RepositoryChanges {

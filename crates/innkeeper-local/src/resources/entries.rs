@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
 use innkeeper_std::{
-    Opened, UNNAMED, Unnamed, create_directory, follow, open_child, open_regular, remove_all, rename_to_free,
+    Opened, TEMP_PREFIX, TempEntry, create_directory, follow, open_child, open_regular, remove_all, rename_to_free,
 };
 
 use super::files::{self, invalid};
@@ -195,9 +195,15 @@ pub(crate) fn copy(
     }
     let failed = |error: io::Error| problem(&source.uri, &error);
     let umask = destination.root.umask;
-    let mut room = Room::new(umask, is_over);
-    let copied = Unnamed::create(&to.dir, |name| {
-        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::new(umask, is_over))
+    let mut budget = CopyBudget::new(umask, is_over);
+    let copied = TempEntry::create(&to.dir, |name| {
+        copy_one(
+            &from.dir,
+            &from.name,
+            &to.dir,
+            name,
+            &mut CopyBudget::new(umask, is_over),
+        )
     })
     .map_err(failed);
     // Directories are filled after they are made, so that a copy that fails is cleared away.
@@ -205,20 +211,20 @@ pub(crate) fn copy(
     if *copied.made() == Copied::Directory {
         let inner = open_child(&from.dir, &from.name).map_err(failed)?;
         let outer = open_child(&to.dir, copied.name()).map_err(failed)?;
-        fill(&inner, &outer, &mut room, 0).map_err(failed)?;
+        fill(&inner, &outer, &mut budget, 0).map_err(failed)?;
     }
     put(copied, &to, fail_if_exists).map_err(|error| problem(&destination.uri, &error))
 }
 
 /// Gives what is finished its name, over what has it now.
-fn put(new: Unnamed<'_, Copied>, to: &DirEntryRef, is_new: bool) -> io::Result<()> {
+fn put(new: TempEntry<'_, Copied>, to: &DirEntryRef, is_new: bool) -> io::Result<()> {
     let old = to.dir.symlink_metadata(&to.name).ok();
     let in_the_way = old.is_some_and(|old| old.is_dir() || *new.made() == Copied::Directory);
     if is_new || !in_the_way {
         return new.take_name(&to.name, is_new);
     }
     // A directory cannot be renamed over another that has something in it.
-    let aside = Unnamed::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
+    let aside = TempEntry::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
     match new.take_name(&to.name, true) {
         // Dropped, the old one goes.
         Ok(()) => Ok(()),
@@ -230,7 +236,7 @@ fn put(new: Unnamed<'_, Copied>, to: &DirEntryRef, is_new: bool) -> io::Result<(
 }
 
 /// How much was copied, and how.
-struct Room<'a> {
+struct CopyBudget<'a> {
     entries: usize,
     bytes: u64,
     /// The permissions that its directories go without; files have those of the original.
@@ -238,7 +244,7 @@ struct Room<'a> {
     is_over: IsOver<'a>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> CopyBudget<'a> {
     fn new(umask: Option<u32>, is_over: IsOver<'a>) -> Self {
         Self {
             entries: 0,
@@ -276,17 +282,17 @@ enum Copied {
 }
 
 /// Copies one file or link, or makes an empty directory.
-fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room<'_>) -> io::Result<Copied> {
+fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, budget: &mut CopyBudget<'_>) -> io::Result<Copied> {
     let data = from.symlink_metadata(name)?;
     if data.is_symlink() {
         // As it is: where it leads, only who may go there can follow.
-        room.take(0)?;
+        budget.take(0)?;
         copy_link(from, name, to, new)?;
         return Ok(Copied::File);
     }
     if data.is_dir() {
-        room.take(0)?;
-        create_directory(to, new, room.umask)?;
+        budget.take(0)?;
+        create_directory(to, new, budget.umask)?;
         return Ok(Copied::Directory);
     }
     let Opened::File(mut file) = open_regular(from, name)? else {
@@ -296,12 +302,12 @@ fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room<'_>) 
         );
         return Err(io::Error::other(problem));
     };
-    room.take(data.len())?;
+    budget.take(data.len())?;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     let mut made = to.open_with(new, &options)?.into_std();
     while io::copy(&mut (&mut file).take(COPIED_AT_ONCE), &mut made)? == COPIED_AT_ONCE {
-        room.check()?;
+        budget.check()?;
     }
     made.set_permissions(file.metadata()?.permissions())?;
     Ok(Copied::File)
@@ -319,18 +325,18 @@ fn copy_link(_: &Dir, name: &Path, _: &Dir, _: &Path) -> io::Result<()> {
     Err(io::Error::other(problem))
 }
 
-fn fill(from: &Dir, to: &Dir, room: &mut Room<'_>, depth: usize) -> io::Result<()> {
+fn fill(from: &Dir, to: &Dir, budget: &mut CopyBudget<'_>, depth: usize) -> io::Result<()> {
     if depth > MAX_DEPTH {
         return Err(io::Error::other("its directories lie too deep in each other"));
     }
     for entry in from.entries()? {
         let name = entry?.file_name();
         let name = Path::new(&name);
-        if name.to_string_lossy().starts_with(UNNAMED) {
+        if name.to_string_lossy().starts_with(TEMP_PREFIX) {
             continue;
         }
-        if copy_one(from, name, to, name, room)? == Copied::Directory {
-            fill(&open_child(from, name)?, &open_child(to, name)?, room, depth + 1)?;
+        if copy_one(from, name, to, name, budget)? == Copied::Directory {
+            fill(&open_child(from, name)?, &open_child(to, name)?, budget, depth + 1)?;
         }
     }
     Ok(())
@@ -403,7 +409,7 @@ fn rename_over(from: &DirEntryRef, to: &DirEntryRef) -> io::Result<()> {
                     | ErrorKind::AlreadyExists
             ) =>
         {
-            let aside = Unnamed::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
+            let aside = TempEntry::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
             match rename_to_free(&from.dir, &from.name, &to.dir, &to.name) {
                 Ok(()) => Ok(()),
                 Err(error) => {

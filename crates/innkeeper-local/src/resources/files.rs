@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use cap_std::fs::OpenOptions;
 use innkeeper_host::resource::{Write, WriteMode};
 use innkeeper_host::{Content, ResourceError, content_type};
-use innkeeper_std::{Opened, Unnamed, do_not_wait, open_regular, read_whole};
+use innkeeper_std::{Opened, TempEntry, do_not_wait, open_regular, read_whole};
 use sha2::{Digest as _, Sha256};
 
 use super::paths::{DirEntryRef, ResourcePath, problem};
@@ -189,6 +189,6 @@ fn append(uri: &str, entry: &DirEntryRef, data: &[u8]) -> Result<(), ResourceErr
 /// Writes the new file beside the old one, and gives it its name: whoever reads finds one of them,
 /// whole, also after a crash (F20). Other names of the old file keep what they had.
 pub(crate) fn replace(entry: &DirEntryRef, bytes: &[u8], old: Option<&fs::File>, umask: Option<u32>) -> io::Result<()> {
-    let new = Unnamed::file(&entry.dir, bytes, old, umask)?;
+    let new = TempEntry::file(&entry.dir, bytes, old, umask)?;
     new.take_name(&entry.name, old.is_none())
 }

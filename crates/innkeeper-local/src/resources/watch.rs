@@ -1,11 +1,11 @@
 //! Telling of changes: one look at each directory for everybody who watches it.
 //!
 //! Watches of the same place share what `watch/tree.rs` keeps of it, and it goes with the last of
-//! them. Where to look, one watcher tells them all (`watch/notices.rs`). What changes is gathered for a
+//! them. Where to look, one watcher tells them all (`watch/router.rs`). What changes is gathered for a
 //! moment, so that a burst is told in a few words.
 
-mod notices;
 mod patterns;
+mod router;
 mod tree;
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use super::ResourceLimits;
 use super::forbidden::Forbidden;
 use super::paths::{ResourcePath, problem};
 use crate::uri;
-use notices::{Mailbox, Notices};
 use patterns::Patterns;
-use tree::{Changes, Room, Subject, Tree};
+use router::{HintQueue, WatchRouter};
+use tree::{Changes, EntryBudget, Subject, Tree};
 
 /// How long changes are gathered.
 const GATHER: Duration = Duration::from_millis(50);
@@ -40,23 +40,23 @@ const LARGEST: usize = 4;
 
 /// All that is watched.
 #[derive(Debug, Clone)]
-pub(super) struct Pool {
+pub(super) struct WatchPool {
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
-    notices: Notices,
+    router: WatchRouter,
     /// Files and directories of all watches.
-    room: Arc<Room>,
-    shared: Arc<Mutex<HashMap<Subject, Weak<Shared>>>>,
+    budget: Arc<EntryBudget>,
+    shared: Arc<Mutex<HashMap<Subject, Weak<SharedWatch>>>>,
 }
 
 /// Something that is watched, for all who watch it.
 #[derive(Debug)]
-struct Shared {
+struct SharedWatch {
     listeners: Mutex<Listeners>,
     task: AbortHandle,
 }
 
-impl Drop for Shared {
+impl Drop for SharedWatch {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -83,25 +83,25 @@ struct Listener {
 
 /// Keeps one listener.
 #[derive(Debug)]
-struct Guard {
-    shared: Arc<Shared>,
+struct ListenerGuard {
+    shared: Arc<SharedWatch>,
     id: u64,
 }
 
-impl Drop for Guard {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         let mut listeners = self.shared.listeners.lock();
         listeners.all.retain(|listener| listener.id != self.id);
     }
 }
 
-impl Pool {
+impl WatchPool {
     pub(super) fn new(limits: ResourceLimits, forbidden: Arc<Forbidden>) -> Self {
         Self {
             limits,
             forbidden,
-            notices: Notices::new(limits.watched_directories.saturating_mul(LARGEST)),
-            room: Arc::new(Room::new(limits.watched_entries.saturating_mul(LARGEST))),
+            router: WatchRouter::new(limits.watched_directories.saturating_mul(LARGEST)),
+            budget: Arc::new(EntryBudget::new(limits.watched_entries.saturating_mul(LARGEST))),
             shared: Arc::default(),
         }
     }
@@ -136,7 +136,7 @@ impl Pool {
             includes,
         }));
         drop(listeners);
-        Ok(Guard { shared, id })
+        Ok(ListenerGuard { shared, id })
     }
 
     fn find_or_open(
@@ -145,7 +145,7 @@ impl Pool {
         recursive: bool,
         excluded: Vec<String>,
         excludes: Patterns,
-    ) -> Result<(Arc<Shared>, bool), ResourceError> {
+    ) -> Result<(Arc<SharedWatch>, bool), ResourceError> {
         let full = resource.canonical();
         let is_file = !resource.is_root() && {
             let entry = resource.entry(&self.forbidden)?;
@@ -165,13 +165,13 @@ impl Pool {
         if let Some(shared) = self.shared.lock().get(&subject).and_then(Weak::upgrade) {
             return Ok((shared, is_file));
         }
-        let mailbox = Arc::new(Mailbox::default());
-        let enrolment = self.notices.enrol(Arc::clone(&mailbox)).map_err(|error| {
+        let queue = Arc::new(HintQueue::default());
+        let subscription = self.router.subscribe(Arc::clone(&queue)).map_err(|error| {
             ResourceError::Failed(format!("the operating system lets nobody watch files now: {error}"))
         })?;
         let forbidden = Arc::clone(&self.forbidden);
-        let room = self.room.another();
-        let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, enrolment, room)?;
+        let budget = self.budget.another();
+        let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, subscription, budget)?;
         let mut all = self.shared.lock();
         all.retain(|_, shared| shared.strong_count() > 0);
         // Somebody else may have been faster.
@@ -179,8 +179,8 @@ impl Pool {
             return Ok((shared, is_file));
         }
         let shared = Arc::new_cyclic(|shared| {
-            let following = follow(tree, mailbox, Weak::clone(shared));
-            Shared {
+            let following = follow(tree, queue, Weak::clone(shared));
+            SharedWatch {
                 listeners: Mutex::default(),
                 task: tokio::runtime::Handle::current().spawn(following).abort_handle(),
             }
@@ -202,18 +202,18 @@ impl Pool {
     /// How many directories the operating system watches for them.
     #[cfg(all(test, unix))]
     pub(super) fn watched_directories(&self) -> usize {
-        self.notices.directories()
+        self.router.directories()
     }
 }
 
 /// Looks again and again, until nobody listens.
-async fn follow(mut tree: Tree, mailbox: Arc<Mailbox>, shared: Weak<Shared>) {
+async fn follow(mut tree: Tree, queue: Arc<HintQueue>, shared: Weak<SharedWatch>) {
     loop {
         let idle = if tree.is_missing() { MISSING } else { STILL_THERE };
-        if tokio::time::timeout(idle, mailbox.bell.notified()).await.is_ok() {
+        if tokio::time::timeout(idle, queue.bell.notified()).await.is_ok() {
             tokio::time::sleep(GATHER).await;
         }
-        let hints = mailbox.take();
+        let hints = queue.take();
         let looked = tokio::task::spawn_blocking(move || {
             let changes = tree.look(&hints);
             (tree, changes)

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use super::following::follow;
-use super::opening::{Opened, open_child, open_regular};
-use super::resolving::{leads_outside, or_dot, without_links};
+use super::follow::follow;
+use super::open::{Opened, open_child, open_regular};
+use super::resolve::{leads_outside, or_dot, without_links};
 
 /// An opened directory that nothing reached through it can leave.
 ///

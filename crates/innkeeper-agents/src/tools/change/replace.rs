@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions};
-use innkeeper_std::{Opened, Unnamed, create_directories, do_not_wait, open_regular, read_whole};
+use innkeeper_std::{Opened, TempEntry, create_directories, do_not_wait, open_regular, read_whole};
 
 use super::PlannedChange;
 use crate::tools::ToolLimits;
@@ -60,7 +60,7 @@ pub(super) fn write(
     };
     let dir = dir.map_err(problem)?;
     let old = existing(&dir, name).map_err(problem)?;
-    let new = Unnamed::file(&dir, &change.after, old.as_ref(), umask).map_err(problem)?;
+    let new = TempEntry::file(&dir, &change.after, old.as_ref(), umask).map_err(problem)?;
     // As late as possible, and by its name: nobody can lock a file against all others, and what
     // was opened above may have another successor by now.
     let is_same = match (&change.before, existing(&dir, name).map_err(problem)?) {

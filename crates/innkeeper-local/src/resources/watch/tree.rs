@@ -15,12 +15,12 @@ use cap_std::fs::{Dir, Metadata};
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::ChangeKind;
 use innkeeper_std::watch::{DirectoryId, WatchError};
-use innkeeper_std::{ConfinedRoot, UNNAMED, open_child, open_descendant};
+use innkeeper_std::{ConfinedRoot, TEMP_PREFIX, open_child, open_descendant};
 
 use super::super::ResourceLimits;
 use super::super::forbidden::Forbidden;
-use super::notices::Enrolment;
 use super::patterns::Patterns;
+use super::router::Subscription;
 
 /// How deep directories lie in each other that are watched.
 const MAX_DEPTH: usize = 200;
@@ -87,13 +87,13 @@ fn number(_: &Metadata) -> u64 {
 
 /// How many files and directories are remembered, by one and by all together. Dropped, its own are not.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct EntryBudget {
     most: usize,
     all: Arc<AtomicUsize>,
     own: usize,
 }
 
-impl Room {
+impl EntryBudget {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -102,7 +102,7 @@ impl Room {
         }
     }
 
-    /// Room in the same bounds, of which nothing is taken yet.
+    /// EntryBudget in the same bounds, of which nothing is taken yet.
     pub(super) fn another(&self) -> Self {
         Self {
             most: self.most,
@@ -117,14 +117,14 @@ impl Room {
             .fetch_sub(std::mem::replace(&mut self.own, own), Ordering::Relaxed);
     }
 
-    /// Whether so many of its own are all that there is room for.
+    /// Whether so many of its own are all that there is budget for.
     fn is_full_with(&self, own: usize) -> bool {
         let others = self.all.load(Ordering::Relaxed).saturating_sub(self.own);
         others.saturating_add(own) >= self.most
     }
 }
 
-impl Drop for Room {
+impl Drop for EntryBudget {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -136,8 +136,8 @@ pub(super) struct Tree {
     excludes: Patterns,
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
-    enrolment: Enrolment,
-    room: Room,
+    subscription: Subscription,
+    budget: EntryBudget,
     /// The base, if it is there.
     root: Option<Stamp>,
     /// What is in each directory, by path from the base.
@@ -152,16 +152,16 @@ impl Tree {
         excludes: Patterns,
         limits: ResourceLimits,
         forbidden: Arc<Forbidden>,
-        enrolment: Enrolment,
-        room: Room,
+        subscription: Subscription,
+        budget: EntryBudget,
     ) -> Result<Self, ResourceError> {
         let mut tree = Self {
             subject,
             excludes,
             limits,
             forbidden,
-            enrolment,
-            room,
+            subscription,
+            budget,
             root: None,
             directories: BTreeMap::new(),
             is_full: false,
@@ -205,7 +205,7 @@ impl Tree {
         if is_another {
             // Another directory of the same name is watched from the start.
             for directory in self.directories.keys() {
-                self.enrolment.unwatch(&self.subject.base.join(directory));
+                self.subscription.unwatch(&self.subject.base.join(directory));
             }
         }
         let was_there = std::mem::replace(&mut self.root, stamp.clone()).is_some();
@@ -257,7 +257,8 @@ impl Tree {
             .directories
             .insert(path.to_owned(), now.clone())
             .unwrap_or_default();
-        self.room.set((self.room.own + now.len()).saturating_sub(before.len()));
+        self.budget
+            .set((self.budget.own + now.len()).saturating_sub(before.len()));
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
             let child = path.join(name);
             self.forget(&child, changes);
@@ -295,21 +296,21 @@ impl Tree {
 
     fn read(&mut self, dir: &Dir, path: &Path) -> io::Result<BTreeMap<OsString, Stamp>> {
         let known = self.directories.get(path).map_or(0, BTreeMap::len);
-        let others = self.room.own.saturating_sub(known);
+        let others = self.budget.own.saturating_sub(known);
         let mut found = BTreeMap::new();
         for entry in dir.entries()? {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name();
             let child = path.join(&name);
             let is_other = self.subject.only.as_ref().is_some_and(|only| *only != name);
-            if is_other || self.excludes.has(&child) || name.to_string_lossy().starts_with(UNNAMED) {
+            if is_other || self.excludes.has(&child) || name.to_string_lossy().starts_with(TEMP_PREFIX) {
                 continue;
             }
             if self.forbidden.has(&self.subject.base, &self.subject.base.join(&child)) {
                 continue;
             }
             let own = others + found.len();
-            if own >= self.limits.watched_entries || self.room.is_full_with(own) {
+            if own >= self.limits.watched_entries || self.budget.is_full_with(own) {
                 // Half of a directory would look as if the rest was deleted.
                 self.overflow();
                 return Err(io::ErrorKind::OutOfMemory.into());
@@ -331,7 +332,7 @@ impl Tree {
             return false;
         }
         let full = self.subject.base.join(path);
-        match self.enrolment.watch(&full, DirectoryId::of_dir(dir)) {
+        match self.subscription.watch(&full, DirectoryId::of_dir(dir)) {
             Ok(()) => true,
             Err(WatchError::Limit) => {
                 self.overflow();
@@ -353,9 +354,9 @@ impl Tree {
         let inside = |directory: &PathBuf| directory.starts_with(path);
         let gone: Vec<PathBuf> = self.directories.keys().filter(|key| inside(key)).cloned().collect();
         for directory in gone {
-            self.enrolment.unwatch(&self.subject.base.join(&directory));
+            self.subscription.unwatch(&self.subject.base.join(&directory));
             let names = self.directories.remove(&directory).unwrap_or_default();
-            self.room.set(self.room.own.saturating_sub(names.len()));
+            self.budget.set(self.budget.own.saturating_sub(names.len()));
             for name in names.into_keys() {
                 note(changes, directory.join(name), ChangeKind::Deleted);
             }

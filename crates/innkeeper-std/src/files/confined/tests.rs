@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use super::super::opening::read_whole;
+use super::super::open::read_whole;
 use super::*;
 
 /// A root with symlinks of all kinds, and a secret beside it.

@@ -20,12 +20,12 @@ const MAX_HINTS: usize = 4096;
 
 /// Where changes may be, for one who looks.
 #[derive(Debug, Default)]
-pub(super) struct Mailbox {
+pub(super) struct HintQueue {
     hints: Mutex<Hints>,
     pub(super) bell: Notify,
 }
 
-impl Mailbox {
+impl HintQueue {
     /// What has come since the last time.
     pub(super) fn take(&self) -> Hints {
         std::mem::take(&mut *self.hints.lock())
@@ -57,29 +57,29 @@ impl Mailbox {
 
 /// The watcher, and who hears of what.
 #[derive(Debug, Clone)]
-pub(super) struct Notices {
+pub(super) struct WatchRouter {
     /// Locked by the thread of the watcher, so never while that is waited for.
     routes: Arc<Mutex<Routes>>,
-    watched: Arc<Mutex<Enrolled>>,
+    watched: Arc<Mutex<Subscriptions>>,
 }
 
 /// Who enrolled for each directory.
-type Routes = HashMap<PathBuf, Vec<(u64, Arc<Mailbox>)>>;
+type Routes = HashMap<PathBuf, Vec<(u64, Arc<HintQueue>)>>;
 
 #[derive(Debug)]
-struct Enrolled {
+struct Subscriptions {
     watcher: DirectoryWatcher,
     count: usize,
     next: u64,
 }
 
-impl Notices {
+impl WatchRouter {
     pub(super) fn new(most: usize) -> Self {
         let routes: Arc<Mutex<Routes>> = Arc::default();
         let of_watcher = Arc::clone(&routes);
         Self {
             routes,
-            watched: Arc::new(Mutex::new(Enrolled {
+            watched: Arc::new(Mutex::new(Subscriptions {
                 watcher: DirectoryWatcher::new(most, move |event| pass_on(&of_watcher, event)),
                 count: 0,
                 next: 0,
@@ -88,15 +88,15 @@ impl Notices {
     }
 
     /// Makes room for somebody who will hear of directories.
-    pub(super) fn enrol(&self, mailbox: Arc<Mailbox>) -> io::Result<Enrolment> {
+    pub(super) fn subscribe(&self, queue: Arc<HintQueue>) -> io::Result<Subscription> {
         let mut watched = self.watched.lock();
         watched.watcher.open()?;
         watched.count += 1;
         watched.next += 1;
-        Ok(Enrolment {
-            notices: self.clone(),
+        Ok(Subscription {
+            router: self.clone(),
             id: watched.next,
-            mailbox,
+            queue,
             paths: HashSet::new(),
         })
     }
@@ -139,33 +139,33 @@ impl Notices {
 
 /// Somebody who hears of directories. Dropped, it hears no more.
 #[derive(Debug)]
-pub(super) struct Enrolment {
-    notices: Notices,
+pub(super) struct Subscription {
+    router: WatchRouter,
     id: u64,
-    mailbox: Arc<Mailbox>,
+    queue: Arc<HintQueue>,
     paths: HashSet<PathBuf>,
 }
 
-impl Enrolment {
+impl Subscription {
     /// Hears of a directory from now on, also when it is another one of the same name by now.
     pub(super) fn watch(&mut self, path: &Path, id: DirectoryId) -> Result<(), WatchError> {
         // Routes come first, so that nothing is missed.
-        let mut routes = self.notices.routes.lock();
+        let mut routes = self.router.routes.lock();
         let hearing = routes.entry(path.to_owned()).or_default();
         if hearing.iter().all(|(id, _)| *id != self.id) {
-            hearing.push((self.id, Arc::clone(&self.mailbox)));
+            hearing.push((self.id, Arc::clone(&self.queue)));
         }
         drop(routes);
         self.paths.insert(path.to_owned());
-        let outcome = self.notices.watched.lock().watcher.watch_anew(path, id);
+        let outcome = self.router.watched.lock().watcher.watch_anew(path, id);
         match outcome {
             // The others heard nothing in between.
             Ok(Watched::Replaced) => {
-                let routes = self.notices.routes.lock();
+                let routes = self.router.routes.lock();
                 let others = routes.get(path).into_iter().flatten();
                 others
                     .filter(|(id, _)| *id != self.id)
-                    .for_each(|(_, mailbox)| mailbox.hint(path, true));
+                    .for_each(|(_, queue)| queue.hint(path, true));
             }
             Ok(Watched::New | Watched::Known) => {}
             Err(_) => self.unwatch(path),
@@ -176,15 +176,15 @@ impl Enrolment {
     /// Hears no more of a directory.
     pub(super) fn unwatch(&mut self, path: &Path) {
         if self.paths.remove(path) {
-            self.notices.leave(self.id, path);
+            self.router.leave(self.id, path);
         }
     }
 }
 
-impl Drop for Enrolment {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let (notices, id, paths) = (self.notices.clone(), self.id, std::mem::take(&mut self.paths));
-        let leave = move || notices.leave_all(id, paths);
+        let (router, id, paths) = (self.router.clone(), self.id, std::mem::take(&mut self.paths));
+        let leave = move || router.leave_all(id, paths);
         // Each directory takes a word with the watcher's thread, so not in the middle of everything else.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(leave)),
@@ -200,12 +200,12 @@ fn pass_on(routes: &Mutex<Routes>, event: DirectoryEvent) {
             for path in &paths {
                 let around = path.parent().and_then(|parent| routes.get(parent));
                 let hearing = routes.get(path).into_iter().chain(around).flatten();
-                hearing.for_each(|(_, mailbox)| mailbox.hint(path, may_be_moved));
+                hearing.for_each(|(_, queue)| queue.hint(path, may_be_moved));
             }
         }
         DirectoryEvent::Lost => {
             let hearing = routes.values().flatten();
-            hearing.for_each(|(_, mailbox)| mailbox.hint_at_everything());
+            hearing.for_each(|(_, queue)| queue.hint_at_everything());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is new has no name of its own before it is finished.
 //!
-//! It is made beside the place where it belongs, under a name that says what it is ([`UNNAMED`]), and
+//! It is made beside the place where it belongs, under a name that says what it is ([`TEMP_PREFIX`]), and
 //! takes the other name in one step: whoever looks finds the old or the new, whole, also after a crash
 //! (F20).
 
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::making::permissions;
-use super::removing::remove_all;
+use super::create::permissions;
+use super::remove::remove_all;
 
 /// How the names of what is not finished start.
-pub const UNNAMED: &str = ".innkeeper-";
+pub const TEMP_PREFIX: &str = ".innkeeper-";
 /// How many names are tried that hosts left behind which were killed at the worst moment.
 const MAX_TRIES: usize = 100;
 
@@ -25,25 +25,25 @@ const MAX_TRIES: usize = 100;
 /// # #[cfg(unix)] {
 /// use std::path::Path;
 /// use cap_std::{ambient_authority, fs::Dir};
-/// use innkeeper_std::Unnamed;
+/// use innkeeper_std::TempEntry;
 /// # let temp = tempfile::tempdir().unwrap();
 ///
 /// let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
-/// let new = Unnamed::file(&dir, b"Hello", None, Some(0o022)).unwrap();
+/// let new = TempEntry::file(&dir, b"Hello", None, Some(0o022)).unwrap();
 /// assert!(!temp.path().join("hello.txt").exists());
 /// new.take_name(Path::new("hello.txt"), true).unwrap();
 /// assert_eq!(std::fs::read(temp.path().join("hello.txt")).unwrap(), b"Hello");
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Unnamed<'a, T> {
+pub struct TempEntry<'a, T> {
     dir: &'a Dir,
     name: PathBuf,
     made: T,
     is_named: bool,
 }
 
-impl<'a, T> Unnamed<'a, T> {
+impl<'a, T> TempEntry<'a, T> {
     /// Makes something under a name of the moment.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<'a, T> Unnamed<'a, T> {
         let mut tries = 0;
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = PathBuf::from(format!("{UNNAMED}{}-{number}.tmp", std::process::id()));
+            let name = PathBuf::from(format!("{TEMP_PREFIX}{}-{number}.tmp", std::process::id()));
             match make(&name) {
                 Ok(made) => {
                     return Ok(Self {
@@ -106,7 +106,7 @@ impl<'a, T> Unnamed<'a, T> {
     }
 }
 
-impl<'a> Unnamed<'a, fs::File> {
+impl<'a> TempEntry<'a, fs::File> {
     /// A file with this content, safe on the disk. In place of an old one it has the permissions of that;
     /// other names of the old file (hard links) keep what they had. A new one has what the umask leaves,
     /// or without one what the process's own leaves.
@@ -137,7 +137,7 @@ impl<'a> Unnamed<'a, fs::File> {
     }
 }
 
-impl<T> Drop for Unnamed<'_, T> {
+impl<T> Drop for TempEntry<'_, T> {
     fn drop(&mut self) {
         if !self.is_named {
             remove(self.dir, &self.name);
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn f20_what_gets_no_name_leaves_nothing() {
         let (_temp, dir) = opened();
-        drop(Unnamed::file(&dir, b"half", None, None).expect("made"));
-        drop(Unnamed::create(&dir, |name| dir.create_dir(name).map(|()| name.to_owned())).expect("made"));
-        let failed = Unnamed::create(&dir, |name| {
+        drop(TempEntry::file(&dir, b"half", None, None).expect("made"));
+        drop(TempEntry::create(&dir, |name| dir.create_dir(name).map(|()| name.to_owned())).expect("made"));
+        let failed = TempEntry::create(&dir, |name| {
             dir.write(name, "half of a copy")?;
             Err::<(), _>(io::Error::other("no space"))
         });
         assert!(failed.is_err());
-        let failed = Unnamed::create(&dir, |name| {
+        let failed = TempEntry::create(&dir, |name| {
             dir.create_dir(name)?;
             dir.write(name.join("file"), "half of a copy")?;
             Err::<(), _>(io::Error::other("no space"))
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_somebody_else_left_is_neither_taken_nor_removed() {
         let (_temp, dir) = opened();
-        let all_taken = Unnamed::create(&dir, |name| {
+        let all_taken = TempEntry::create(&dir, |name| {
             dir.write(name, "another's")?;
             Err::<(), _>(ErrorKind::AlreadyExists.into())
         });
@@ -253,12 +253,12 @@ mod tests {
             let data = fs::metadata(temp.path().join(name)).expect("there");
             data.permissions().mode() & 0o777
         };
-        let new = Unnamed::file(&dir, b"1", None, Some(0o027)).expect("made");
+        let new = TempEntry::file(&dir, b"1", None, Some(0o027)).expect("made");
         new.take_name(Path::new("new"), true).expect("free");
         assert_eq!(mode("new"), 0o640);
         fs::set_permissions(temp.path().join("new"), fs::Permissions::from_mode(0o755)).expect("set");
         let old = fs::File::open(temp.path().join("new")).expect("there");
-        let new = Unnamed::file(&dir, b"2", Some(&old), Some(0o027)).expect("made");
+        let new = TempEntry::file(&dir, b"2", Some(&old), Some(0o027)).expect("made");
         new.take_name(Path::new("new"), false).expect("replaced");
         assert_eq!(mode("new"), 0o755);
         assert_eq!(names(&dir), ["new"]);

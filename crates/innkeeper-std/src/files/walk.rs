@@ -15,8 +15,8 @@ use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::confined::ConfinedPath;
-use super::opening::{Opened, open_child, open_regular, read_whole};
-use super::resolving::or_dot;
+use super::open::{Opened, open_child, open_regular, read_whole};
+use super::resolve::or_dot;
 
 /// Deepest tree that is walked. It keeps a malicious one from filling the stack.
 const MAX_DEPTH: usize = 128;

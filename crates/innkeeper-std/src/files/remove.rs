@@ -10,7 +10,7 @@ use std::path::Path;
 
 use cap_std::fs::Dir;
 
-use super::opening::open_child;
+use super::open::open_child;
 
 /// A directory on the way down.
 struct Level {

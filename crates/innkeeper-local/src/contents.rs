@@ -1,4 +1,4 @@
-//! What tools gave back and no turn has room for, in files of the host's own.
+//! Blobs on disk: tool results that are too long for a turn, and files as they were before a change.
 //!
 //! One directory per session, one file per content, both under names that are hashes: neither can lead anywhere
 //! else. A file has the media type in its first line. It is written aside, synced and renamed, so that it is there
@@ -30,7 +30,7 @@ pub struct KeptContents {
 struct Inner {
     directory: PathBuf,
     limits: ContentLimits,
-    /// What there is, the oldest first; `None` until somebody wants to know. Held while files come and go.
+    /// The index, the oldest blob first; `None` before the first use. Locked while files are added and removed.
     index: Mutex<Option<Vec<Entry>>>,
     closed: ClosedSessions,
 }
@@ -68,7 +68,7 @@ impl KeptContents {
         }
     }
 
-    /// What is kept for a session, the latest first, without a host: names, and when each was kept.
+    /// Lists the blobs of a session without a host, the latest first: names and times.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What there is.
+    /// Returns the index.
     fn entries<'a>(&self, index: &'a mut Option<Vec<Entry>>) -> io::Result<&'a mut Vec<Entry>> {
         match index {
             Some(entries) => Ok(entries),
@@ -296,7 +296,7 @@ impl Inner {
         self.drop_oldest(entries, limits.total_bytes, |_| true);
     }
 
-    /// Makes room among some of what is kept. What was kept last stays.
+    /// Makes room among some of what is kept. The latest blob stays.
     fn drop_oldest(&self, entries: &mut Vec<Entry>, most: u64, among: impl Fn(&Entry) -> bool) {
         let mut total: u64 = entries
             .iter()

@@ -1,4 +1,4 @@
-//! What the host finds on the machine it runs on.
+//! The services that a host gets from the machine it runs on: files as resources, completions, repositories, blobs.
 //!
 //! [`Workspace`] finds the files that `@` completes to. Start with `find.rs`: a walk that knows
 //! what Git ignores, stays within its directories, and ends in time; `rank.rs` decides which of the

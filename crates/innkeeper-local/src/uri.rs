@@ -14,7 +14,7 @@ pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     url.to_file_path().ok()
 }
 
-/// The path of a `file:` URI that a client wants something done with. What could be read in two ways
+/// The path of a `file:` URI that a client wants something done with. A URI that could be read in two ways
 /// is refused: whoever checks it and whoever opens it must mean the same file.
 pub(crate) fn to_exact_path(field: &'static str, uri: &str) -> Result<PathBuf, ResourceError> {
     let invalid = |problem: &str| ResourceError::Invalid {

@@ -1,4 +1,4 @@
-//! What the crates of Innkeeper miss in the standard library.
+//! Additions to the standard library that several crates of Innkeeper share.
 //!
 //! Several crates run programs of users and touch files of users, and may not use one another. They share
 //! this crate. It knows nothing of the host, of sessions or of the protocol.

@@ -33,7 +33,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What is there; what was not finished when a process ended goes.
+/// Lists the blobs, and removes unfinished files of processes that ended.
 pub(super) fn scan(directory: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let sessions = match fs::read_dir(directory) {

@@ -1,4 +1,4 @@
-//! What is kept, by whom it is read, and what goes.
+//! Persisting, reading and evicting blobs.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -142,7 +142,7 @@ async fn f17_what_is_shared_or_restored_is_as_old_as_it_is_and_the_oldest_go() {
     );
     assert_eq!(KeptContents::look(&place, "s", "../t").unwrap(), None);
     assert_eq!(names(KeptContents::list(&place, "nobody").unwrap()), [""; 0]);
-    // What the other session has is newer than one of these, and older than the other.
+    // The other session's blob is newer than one of these and older than the other.
     contents
         .restore("t", "dd", content("0123456789"), ago(15))
         .await

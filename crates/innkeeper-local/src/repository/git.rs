@@ -15,7 +15,7 @@ use tokio::process::ChildStdout;
 
 /// How long one command of Git may take.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// Most bytes of its output. What comes after that is not awaited.
+/// Most bytes of its output. The rest is not awaited.
 const MAX_OUTPUT: usize = 8 << 20;
 
 /// Settings that hold whatever the repository says.

@@ -18,10 +18,10 @@ const MAX_NEW_FILES: usize = 256;
 const MAX_NEW_BYTES: u64 = 1 << 20;
 /// Where the default branch of the main remote is named.
 const REMOTE_HEAD: &str = "refs/remotes/origin/HEAD";
-/// What the names of its branches begin with.
+/// The prefix of the names of its branches.
 const REMOTE_BRANCHES: &str = "refs/remotes/origin/";
 
-/// What one look found.
+/// The result of one look at a repository.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) state: RepositoryState,

@@ -1,4 +1,4 @@
-//! The answers of Git, read without IO. What cannot be read is passed over: a row without a number is better than none.
+//! The answers of Git, read without IO. Output that cannot be parsed is passed over: a row without a number is better than no row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -218,7 +218,7 @@ async fn t15_nothing_that_a_hostile_repository_names_is_run() {
     let seen = repository.look().await;
     let changes = seen.changes.expect("counted");
     assert_eq!((changes.additions, changes.deletions, changes.files), (1 + 1, 2, 2));
-    // What the last commit had is missing, so it would have to be fetched.
+    // The content of the last commit is missing, so Git would have to fetch it.
     let (fan, name) = object.split_at(2);
     fs::remove_file(repository.path().join(".git/objects").join(fan).join(name)).expect("an object");
     let seen = repository.look().await;

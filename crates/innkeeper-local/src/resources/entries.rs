@@ -97,7 +97,7 @@ pub(crate) fn resolve(
         return Ok(info(uri, ResourceKind::Directory, &data));
     }
     let mut info = info(uri, ResourceKind::File, &data);
-    // What is not a regular file has no content to tell the version of.
+    // Only a regular file has content, and with that a version.
     if let Opened::File(file) = open_regular(&entry.dir, &entry.name).map_err(failed)? {
         info.etag = Some(files::etag(&file, most).map_err(failed)?);
         info.size = Some(data.len());
@@ -174,7 +174,7 @@ fn check_whole(resource: &ResourcePath, forbidden: &Forbidden) -> Result<(), Res
     Ok(())
 }
 
-/// Copies a file or a directory (RES-10). What is unfinished has another name, and a copy that fails
+/// Copies a file or a directory (RES-10). An unfinished copy has a temporary name, and a copy that fails
 /// leaves what was there.
 pub(crate) fn copy(
     source: &ResourcePath,
@@ -274,7 +274,7 @@ impl<'a> CopyBudget<'a> {
     }
 }
 
-/// What was made.
+/// The kind of a new entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copied {
     File,

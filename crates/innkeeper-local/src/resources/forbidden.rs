@@ -1,4 +1,4 @@
-//! What nobody reaches through the host, whatever place it lies in.
+//! Paths that no client reaches, whatever root they are below.
 //!
 //! The host's own data has its tokens: whoever reads them is the host's admin. And what the operating
 //! system shows of processes and devices are no files of a project: the environment of a process has

@@ -1,4 +1,4 @@
-//! What clients do to files, and what they try.
+//! Operations of clients on files, and attempts to reach others.
 
 mod confinement;
 mod links;

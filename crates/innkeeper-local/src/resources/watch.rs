@@ -1,8 +1,8 @@
-//! Telling of changes: one look at each directory for everybody who watches it.
+//! Watches: one scan of each directory for all clients that watch it.
 //!
-//! Watches of the same place share what `watch/tree.rs` keeps of it, and it goes with the last of
-//! them. Where to look, one watcher tells them all (`watch/router.rs`). What changes is gathered for a
-//! moment, so that a burst is told in a few words.
+//! Watches of the same path share the state in `watch/tree.rs`, which is dropped with the last of them. One watcher of the
+//! operating system serves them all (`watch/router.rs`). Changes are gathered for a moment, so that a burst becomes a few
+//! messages.
 
 mod patterns;
 mod router;
@@ -73,7 +73,7 @@ struct Listeners {
 struct Listener {
     id: u64,
     sink: ChangeSink,
-    /// What is watched, as this one calls it.
+    /// The watched path, as this client named it.
     path: PathBuf,
     uri: String,
     /// Whether that is one file.

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-/// What a umask leaves of permissions. `None` without one, and where there are none: then what the
-/// process's own umask leaves is meant.
+/// Applies a umask to permissions. `None` without a umask and on systems without permissions: the umask of the process
+/// applies then.
 #[cfg(unix)]
 pub(crate) fn permissions(all: u32, umask: Option<u32>) -> Option<fs::Permissions> {
     use std::os::unix::fs::PermissionsExt as _;
     umask.map(|umask| fs::Permissions::from_mode(all & !umask))
 }
 
-/// What a umask leaves of permissions. `None` without one, and where there are none: then what the
-/// process's own umask leaves is meant.
+/// Applies a umask to permissions. `None` without a umask and on systems without permissions: the umask of the process
+/// applies then.
 #[cfg(not(unix))]
 pub(crate) fn permissions(_: u32, _: Option<u32>) -> Option<fs::Permissions> {
     None
@@ -35,7 +35,7 @@ pub fn create_directory(dir: &Dir, path: &Path, umask: Option<u32>) -> io::Resul
     }
 }
 
-/// Gives a new directory the permissions that a umask leaves. What it has of the directory around it, as the
+/// Gives a new directory the permissions that a umask leaves. It keeps bits that it inherited, such as the
 /// group that shares a workspace, it keeps.
 #[cfg(unix)]
 fn leave_permissions(dir: &Dir, path: &Path, umask: u32) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions};
 
-/// What a name turned out to be.
+/// The kind of an opened entry.
 #[derive(Debug)]
 pub enum Opened {
     /// A regular file, opened to read it.
@@ -86,8 +86,8 @@ pub fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
     dir.open_dir(name)
 }
 
-/// Reads a whole file that is not too large; `None` if it is larger. What it grows to while it is read
-/// does not matter: no more than that is taken.
+/// Reads a whole file that is not too large; `None` if it is larger. A file that grows meanwhile is read up
+/// to the limit.
 ///
 /// # Errors
 ///

@@ -18,11 +18,11 @@ struct Level {
     name: OsString,
     /// How to get back there.
     above: WayUp,
-    /// What is still to be removed of the one above.
+    /// The names in the directory above that are still to be removed.
     left: Vec<OsString>,
 }
 
-/// Removes something with all that is in it; a link goes, and not what it leads to. What is gone already
+/// Removes something with all that is in it; a link goes, and not what it leads to. A missing entry
 /// is no error. It stops at the next name once `is_over` says so, and what was removed until then is gone.
 ///
 /// # Errors

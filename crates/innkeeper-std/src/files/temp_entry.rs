@@ -1,4 +1,4 @@
-//! What is new has no name of its own before it is finished.
+//! Files and directories under a temporary name until they are complete.
 //!
 //! It is made beside the place where it belongs, under a name that says what it is ([`TEMP_PREFIX`]), and
 //! takes the other name in one step: whoever looks finds the old or the new, whole, also after a crash
@@ -19,7 +19,7 @@ pub const TEMP_PREFIX: &str = ".innkeeper-";
 /// How many names are tried that hosts left behind which were killed at the worst moment.
 const MAX_TRIES: usize = 100;
 
-/// Something new that has no name of its own yet. Dropped before it has one, it is removed.
+/// A file or directory under a temporary name. It is removed when dropped before it takes its final name.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -44,11 +44,11 @@ pub struct TempEntry<'a, T> {
 }
 
 impl<'a, T> TempEntry<'a, T> {
-    /// Makes something under a name of the moment.
+    /// Creates an entry under a temporary name.
     ///
     /// # Errors
     ///
-    /// When it cannot be made. Nothing of it is left then.
+    /// When `make` fails. Nothing is left behind then.
     pub fn create(dir: &'a Dir, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut tries = 0;
@@ -80,12 +80,12 @@ impl<'a, T> TempEntry<'a, T> {
         }
     }
 
-    /// Its name of the moment.
+    /// Returns the temporary name.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// What was made.
+    /// Returns the value that `make` returned.
     pub fn made(&self) -> &T {
         &self.made
     }

@@ -1,4 +1,4 @@
-//! What a program that people brought along sees of the host's environment, and no more (T15).
+//! The variables of the host's environment that programs of users see (T15).
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ const NAMES: &[&str] = &[
     "TZ",
     "TERM",
     "TMPDIR",
-    // What Windows cannot start a program without.
+    // Windows cannot start a program without these.
     "SYSTEMROOT",
     "SYSTEMDRIVE",
     "WINDIR",

@@ -54,7 +54,7 @@ impl Group {
         self.child.stderr().take()
     }
 
-    /// Waits until the process itself has ended. What it left running may go on until the group is
+    /// Waits until the process itself has ended. Processes that it started may go on until the group is
     /// killed. Nothing is lost when nobody waits to the end.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Group {
         self.kill();
     }
 
-    /// Kills the group, once: later on its number may be another's. What is already gone does not mind.
+    /// Kills the group, once: later on its number may be another's. It does nothing to a group that has ended.
     pub fn kill(&mut self) {
         if !std::mem::replace(&mut self.is_killed, true) {
             let _ = self.child.start_kill();

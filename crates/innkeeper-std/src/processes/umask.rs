@@ -40,7 +40,7 @@ pub fn with_umask(umask: u32, line: impl IntoIterator<Item = OsString>) -> Vec<O
 /// Whether a variable of this name reaches a program that a shell becomes.
 ///
 /// Some shells drop variables whose names they could not write themselves, and people do declare such
-/// for their programs (`npm.config`, `my-key`). What a program was told by name matters more than its
+/// for their programs (`npm.config`, `my-key`). A variable that a user gave to a program matters more than its
 /// umask.
 ///
 /// ```

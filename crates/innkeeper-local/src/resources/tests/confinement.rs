@@ -1,4 +1,4 @@
-//! What clients try, and where nothing leads them.
+//! Attempts to leave a root.
 
 use super::*;
 
@@ -188,7 +188,7 @@ async fn sec03_the_hosts_own_data_is_nobodys() {
 
 #[tokio::test]
 async fn sec03_no_link_on_the_way_to_the_hosts_own_data_goes() {
-    // Whoever took the link away could make another place, with a token of their own in it.
+    // A client that removed the symlink could put a directory with a token of its own in its place.
     let scene = scene();
     symlink("project", scene.path("first")).expect("a link");
     symlink("first", scene.path("second")).expect("a link");
@@ -210,7 +210,7 @@ async fn sec03_no_link_on_the_way_to_the_hosts_own_data_goes() {
     );
 }
 
-/// Whoever could make it, or read it once the host has made it, would be an admin at the next start.
+/// A client that could create it, or read it once the host has created it, would be an admin after a restart.
 #[tokio::test]
 async fn sec03_what_the_host_will_keep_is_nobodys_before_it_is_there() {
     let scene = scene();
@@ -356,7 +356,7 @@ async fn res14_a_grant_is_for_one_place_and_no_link_makes_it_another() {
     let new = scene.reach("outside/new", true, true);
     write.uri = scene.uri("outside/new");
     scene.resources.write(&new, write).await.expect("written");
-    // What was granted is now a link, or lies behind one.
+    // The granted path is now a symlink, or behind one.
     symlink("secret", scene.path("outside/link")).expect("a link");
     let link = scene.reach("outside/link", false, true);
     let read = scene.read(&link, &scene.uri("outside/link")).await;

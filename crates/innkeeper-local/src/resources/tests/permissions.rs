@@ -1,4 +1,4 @@
-//! What is new has the permissions of people's files, whatever the host's own have.
+//! New files have the permissions of the user's files, and not those of the host's own.
 
 use std::os::unix::fs::PermissionsExt as _;
 

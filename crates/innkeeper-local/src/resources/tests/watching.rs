@@ -1,4 +1,4 @@
-//! What is told of changes.
+//! Changes that watches report.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is written, and how much.
+//! Writing files, and its limits.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn res05_each_mode_puts_bytes_where_it_says() {
             "RES-08: {refused:?}"
         );
     }
-    // What does not exist is created in every mode, with the directories it is in (RES-04).
+    // A missing file is created in every mode, with the directories it is in (RES-04).
     scene.write("project/new/deep/file", "new").await.expect("written");
     let mut create = scene.writing("project/new/deep/file", "other");
     create.create_only = true;

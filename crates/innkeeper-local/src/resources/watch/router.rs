@@ -1,8 +1,7 @@
-//! The operating system's word that something may have changed, from one watcher for everybody.
+//! One watcher of the operating system for all watches.
 //!
-//! A user has few watchers, 128 on most Linux systems, and editors and agents need theirs. So there is
-//! one, as long as somebody watches; who wants to hear of a directory enrols for it, and a directory
-//! that several want to hear of is watched once.
+//! A user has few watchers, 128 on most Linux systems, and editors and agents need theirs. So there is one while there are
+//! watches. A watch subscribes to its directories, and a directory with several subscribers is watched once.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,7 +17,7 @@ use super::tree::Hints;
 /// Directories that are looked at one by one; when more may have changed, all are.
 const MAX_HINTS: usize = 4096;
 
-/// Where changes may be, for one who looks.
+/// Directories that may have changed, for one watch.
 #[derive(Debug, Default)]
 pub(super) struct HintQueue {
     hints: Mutex<Hints>,
@@ -26,7 +25,7 @@ pub(super) struct HintQueue {
 }
 
 impl HintQueue {
-    /// What has come since the last time.
+    /// Takes the hints since the last call.
     pub(super) fn take(&self) -> Hints {
         std::mem::take(&mut *self.hints.lock())
     }
@@ -55,7 +54,7 @@ impl HintQueue {
     }
 }
 
-/// The watcher, and who hears of what.
+/// The watcher, and the subscribers of each directory.
 #[derive(Debug, Clone)]
 pub(super) struct WatchRouter {
     /// Locked by the thread of the watcher, so never while that is waited for.
@@ -63,7 +62,7 @@ pub(super) struct WatchRouter {
     watched: Arc<Mutex<Subscriptions>>,
 }
 
-/// Who enrolled for each directory.
+/// The subscribers of each directory.
 type Routes = HashMap<PathBuf, Vec<(u64, Arc<HintQueue>)>>;
 
 #[derive(Debug)]
@@ -87,7 +86,7 @@ impl WatchRouter {
         }
     }
 
-    /// Makes room for somebody who will hear of directories.
+    /// Adds a subscriber.
     pub(super) fn subscribe(&self, queue: Arc<HintQueue>) -> io::Result<Subscription> {
         let mut watched = self.watched.lock();
         watched.watcher.open()?;
@@ -137,7 +136,7 @@ impl WatchRouter {
     }
 }
 
-/// Somebody who hears of directories. Dropped, it hears no more.
+/// The directories of one watch. Dropped, they are unsubscribed.
 #[derive(Debug)]
 pub(super) struct Subscription {
     router: WatchRouter,
@@ -147,7 +146,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// Hears of a directory from now on, also when it is another one of the same name by now.
+    /// Subscribes to a directory, also if another one has its path by now.
     pub(super) fn watch(&mut self, path: &Path, id: DirectoryId) -> Result<(), WatchError> {
         // Routes come first, so that nothing is missed.
         let mut routes = self.router.routes.lock();
@@ -159,7 +158,7 @@ impl Subscription {
         self.paths.insert(path.to_owned());
         let outcome = self.router.watched.lock().watcher.watch_anew(path, id);
         match outcome {
-            // The others heard nothing in between.
+            // The other subscribers missed the changes in between.
             Ok(Watched::Replaced) => {
                 let routes = self.router.routes.lock();
                 let others = routes.get(path).into_iter().flatten();
@@ -173,7 +172,7 @@ impl Subscription {
         outcome.map(drop)
     }
 
-    /// Hears no more of a directory.
+    /// Unsubscribes from a directory.
     pub(super) fn unwatch(&mut self, path: &Path) {
         if self.paths.remove(path) {
             self.router.leave(self.id, path);

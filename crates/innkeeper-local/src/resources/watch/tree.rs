@@ -1,4 +1,4 @@
-//! What a watched directory looked like last time, and how it differs now.
+//! The last known state of a watched directory, and the differences to now.
 //!
 //! The operating system only says where to look; what changed is found by looking, through handles
 //! that follow no link. So nothing outside is ever reported, whatever is swapped for a link, and an
@@ -25,7 +25,7 @@ use super::router::Subscription;
 /// How deep directories lie in each other that are watched.
 const MAX_DEPTH: usize = 200;
 
-/// What is watched.
+/// The path and the options that watches share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Subject {
     /// The directory, without links on the way.
@@ -140,13 +140,13 @@ pub(super) struct Tree {
     budget: EntryBudget,
     /// The base, if it is there.
     root: Option<Stamp>,
-    /// What is in each directory, by path from the base.
+    /// The entries of each directory, by path from the base.
     directories: BTreeMap<PathBuf, BTreeMap<OsString, Stamp>>,
     is_full: bool,
 }
 
 impl Tree {
-    /// Looks at everything for the first time. What is too much to watch is refused.
+    /// Looks at everything for the first time. Too large trees are refused.
     pub(super) fn open(
         subject: Subject,
         excludes: Patterns,
@@ -315,7 +315,7 @@ impl Tree {
                 self.overflow();
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            // What is gone again by now was never there.
+            // An entry that is gone again is not reported.
             if let Ok(data) = dir.symlink_metadata(&name) {
                 found.insert(name, Stamp::of(&data));
             }
@@ -364,7 +364,7 @@ impl Tree {
     }
 }
 
-/// Notes a change. What was deleted and is there again has changed.
+/// Notes a change. A path that was deleted and added again is an update.
 fn note(changes: &mut Changes, path: PathBuf, kind: ChangeKind) {
     let kind = match (changes.get(&path), kind) {
         (Some(ChangeKind::Deleted), ChangeKind::Added) => ChangeKind::Updated,

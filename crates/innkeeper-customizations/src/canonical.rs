@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The text of a value with the members of every object sorted by name.
 ///
-/// What people allowed is remembered by the digest of such a text. Neither somebody who only moves members of a file, nor
+/// The digest of such a text identifies what a user allowed. Neither somebody who only moves members of a file, nor
 /// the order in which the code names them, nor whether the JSON library keeps an order makes another thing of it.
 pub(crate) fn canonical_json(mut value: Value) -> String {
     value.sort_all_objects();

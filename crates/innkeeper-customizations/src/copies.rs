@@ -48,7 +48,7 @@ struct Known {
     turns: HashMap<ClientId, Weak<Semaphore>>,
 }
 
-/// What is copied only once.
+/// Identifies a copy, so that it is made only once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     client: ClientId,
@@ -56,19 +56,19 @@ struct Key {
     nonce: String,
 }
 
-/// What became of a plugin so far.
+/// The state of a copy.
 #[derive(Debug, Clone)]
 pub(crate) enum Copied {
-    /// It is on its way. What there was of it before is shown meanwhile.
+    /// It is on its way. The previous revision is shown meanwhile.
     Copying(Option<Arc<Revision>>),
     /// It is here.
     Here(Arc<Revision>),
-    /// It cannot be copied, and why. What there was of it before stays in use.
+    /// It cannot be copied, and why. The previous revision stays in use.
     Failed { why: String, before: Option<Arc<Revision>> },
 }
 
 impl Copied {
-    /// What is in use until it is here.
+    /// The revision that is in use until the copy is complete.
     fn before(&self) -> Option<&Arc<Revision>> {
         match self {
             Self::Copying(before) | Self::Failed { before, .. } => before.as_ref(),
@@ -278,7 +278,7 @@ impl Job {
         is_awaited.then(|| self.announced().name)
     }
 
-    /// What there is to show of it now.
+    /// The revision to show now.
     pub(crate) fn part(&self) -> DiscoveredContainer {
         let origin = Origin::Client(self.plugin.client.clone());
         let (plugin, copy) = match &*self.state.borrow() {

@@ -1,4 +1,4 @@
-//! What a session would get, for people and programs that ask without a session.
+//! The customizations that a session would get, for users and programs that ask without a session.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use innkeeper_host::customizations::{NoHooks, Shadows};
 use crate::discovered::Discovered;
 use crate::{follow, set};
 
-/// What was found, as clients would see it, and what is not used.
+/// Discovered customizations as clients would see them, and those that are shadowed.
 #[derive(Debug)]
 pub struct Shown {
     /// In the words of the protocol, with nothing switched.

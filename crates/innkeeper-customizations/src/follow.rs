@@ -30,7 +30,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     let watching = {
         let (shared, workspaces) = (Arc::clone(&shared), workspaces.clone());
         move || {
-            let places = shared.directories.places(workspaces);
+            let places = shared.directories.sources(workspaces);
             places.iter().map(|place| shared.pool.watch(place)).collect::<Vec<_>>()
         }
     };
@@ -48,7 +48,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
         let numbers = follower.numbers();
         let (shared, watched, jobs) = (Arc::clone(&shared), watched.clone(), jobs.clone());
         let workspaces = workspaces.clone();
-        // What is known stays known, so what is put together now is at least as complete.
+        // Sources stay known, so the result now is at least as complete.
         let is_complete = watched.iter().all(|watched| watched.is_known());
         let putting = move || put_together(&shared, &watched, &jobs, workspaces);
         let Ok(report) = tokio::task::spawn_blocking(putting).await else {
@@ -131,12 +131,12 @@ fn put_together(shared: &Shared, watched: &[Arc<WatchedSource>], jobs: &[Arc<Job
     }
 }
 
-/// What was found as clients see it, with nothing switched.
+/// The entries that clients see, before enablement.
 pub(crate) fn entries(discovered: &Discovered) -> Vec<Customization> {
     discovered.containers.iter().map(|part| part.shown().clone()).collect()
 }
 
-/// What a follower waits for.
+/// The sources and copies that a follower waits for.
 struct Sources {
     places: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
     copies: Vec<watch::Receiver<Copied>>,

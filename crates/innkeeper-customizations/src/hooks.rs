@@ -1,7 +1,7 @@
 //! Runs the hooks of plugins and workspaces as commands.
 //!
 //! `matching.rs` says which hooks an event is for, `consent.rs` whether people let them run,
-//! `telling.rs` what they read, `process.rs` runs them, and `answer.rs` says what they want. What the
+//! `payload.rs` writes their input, `process.rs` runs them, and `outcome.rs` reads their result. What the
 //! agents that they were written for call things is in `vocabulary.rs`.
 
 use std::borrow::Cow;
@@ -59,7 +59,7 @@ pub enum HookSource {
     Workspace(PathBuf),
     /// A plugin that a client published.
     Client {
-        /// Who published it.
+        /// The client that published it.
         client: ClientId,
         /// Where the client has it.
         uri: String,
@@ -75,7 +75,7 @@ pub struct SourcedHooks {
     pub child: String,
     /// The plugin they belong to.
     pub plugin: Option<String>,
-    /// What people know the file by.
+    /// The name of the file for users.
     pub label: String,
     /// Where they come from.
     pub source: HookSource,
@@ -134,7 +134,7 @@ pub struct CommandHooks {
     _containers: Vec<DiscoveredContainer>,
 }
 
-/// What people were told or asked already.
+/// Notices and questions that the user has seen.
 #[derive(Debug, Default)]
 struct Told {
     notices: BTreeSet<String>,
@@ -387,7 +387,7 @@ impl Hooks for CommandHooks {
     }
 }
 
-/// What people know a file of hooks by: its path in its plugin or workspace, else all of it.
+/// The name of a hook file for users: its path in its plugin or workspace, else the full path.
 fn label(child: &Child, plugin: Option<&str>, source: &HookSource) -> String {
     match (plugin, source, path(&child.uri)) {
         (Some(plugin), ..) => format!("{plugin}/{}", child.path),
@@ -405,7 +405,7 @@ fn chat_directory(call: &HookCall) -> Option<PathBuf> {
     call.working_directories.iter().find_map(|uri| path(uri))
 }
 
-/// What a hook takes for the project: the workspace that it came with, which people trusted it in, wherever
+/// The project directory of a hook: the workspace that it came with and in which the user trusted it, wherever
 /// the chat works (P12); else the chat's directory.
 fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
     match &file.source {
@@ -438,7 +438,7 @@ fn path(uri: &str) -> Option<PathBuf> {
     url::Url::parse(uri).ok()?.to_file_path().ok()
 }
 
-/// What a hook's environment has besides what every hook sees.
+/// The variables of a hook besides those of every hook.
 fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BTreeMap<String, OsString> {
     let root = file.root.as_deref().unwrap_or(project);
     let declared = command.env.iter();
@@ -462,7 +462,7 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
 /// Keeps Python from writing next to what it runs.
 pub(crate) const NO_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
 
-/// What formats call the directory of a plugin, and that of a project.
+/// The variables that formats use for the directories of plugins and projects.
 const ROOT: &[&str] = &["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT", "CURSOR_PLUGIN_ROOT"];
 const PROJECT: &[&str] = &["CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR"];
 

@@ -23,7 +23,7 @@ use crate::servers::ServerSettings;
 use crate::source::{Source, SourcePool, WatchedSource, configured, saved_into};
 use crate::wire;
 
-/// How long it is waited at the start for what every session gets. What takes longer is told later.
+/// How long the start waits for the customizations of every session. Later ones are reported when they are read.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Makes the hooks of a session.
@@ -43,7 +43,7 @@ pub struct SourceDirectories {
 }
 
 impl SourceDirectories {
-    /// What a session without clients would get in these workspaces. Reads everything, and blocks.
+    /// Discovers the customizations of a session without clients in these workspaces. Reads all files, and blocks.
     pub fn look(&self, workspaces: &[PathBuf]) -> Discovered {
         let sources = self.sources(workspaces.to_vec());
         let scanned: Vec<_> = sources.iter().map(Source::scan).collect();
@@ -106,13 +106,13 @@ impl SourceDirectories {
 /// Finds the customizations of sessions on this machine and through their clients.
 pub struct LocalCustomizations {
     shared: Arc<Shared>,
-    /// What every session gets is watched for as long as the host runs.
+    /// The sources of every session, watched for as long as the host runs.
     _watched: Vec<Arc<WatchedSource>>,
     common: Common,
     telling: AbortHandle,
 }
 
-/// What every follower uses.
+/// State that all followers share.
 pub(crate) struct Shared {
     pub(crate) directories: SourceDirectories,
     /// The servers of the configuration.
@@ -175,7 +175,7 @@ impl LocalCustomizations {
     }
 }
 
-/// What every session gets, without children.
+/// The containers of every session, without children.
 pub(crate) fn common(own: &[DiscoveredContainer], watched: &[Arc<WatchedSource>]) -> Vec<Customization> {
     let scanned: Vec<_> = watched
         .iter()

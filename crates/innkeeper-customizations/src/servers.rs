@@ -20,7 +20,7 @@ use crate::hooks::{NO_BYTECODE, Words, runs_from};
 use crate::set::about;
 use crate::trust::{Subject, TrustFile, TrustKind};
 
-/// What all sessions have in common when servers are started.
+/// Settings for starting servers, the same for all sessions.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Where decisions of people are kept.
@@ -73,7 +73,7 @@ fn servers_of(part: &DiscoveredContainer) -> Vec<(&DiscoveredContainer, &Child, 
     servers.collect()
 }
 
-/// Whom people are asked about; nobody, if the server is their own.
+/// The subject of the question; `None` if the server is the user's own.
 fn subject(part: &DiscoveredContainer) -> Option<Subject> {
     let place = match part.origin() {
         Origin::Host | Origin::User => return None,
@@ -113,7 +113,7 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
             env_file,
             cwd,
         } => Transport::Stdio {
-            // What is beside the file is meant from there; a bare name is looked up in `PATH`.
+            // A relative path starts at the file; a bare name is looked up in `PATH`.
             command: match command.starts_with("./") || command.starts_with("../") {
                 true => root.join(command).to_string_lossy().into_owned(),
                 false => command.clone(),
@@ -124,7 +124,7 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
             cwd: match (cwd.as_deref(), origin) {
                 (Some(cwd), _) => Some(from(root, cwd)),
                 (None, _) if starts_at_root => Some(root.to_owned()),
-                // What people trusted are files of that workspace, and not of the one that a session has first (P12).
+                // The user trusted files of that workspace, and not of the first one of a session (P12).
                 (None, Origin::Workspace(workspace)) => Some(workspace.to_path_buf()),
                 (None, Origin::Saved | Origin::Client(_)) if runs_own_file(root, command, args) => {
                     Some(root.to_owned())
@@ -163,7 +163,7 @@ fn from(root: &Path, path: &str) -> PathBuf {
     }
 }
 
-/// What `${…}` stands for besides the environment.
+/// Variables for `${…}` besides the environment.
 fn variables(
     discovered: &Discovered,
     part: &DiscoveredContainer,

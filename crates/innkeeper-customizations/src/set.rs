@@ -1,4 +1,4 @@
-//! What was found, as agents use it: in the order in which names win, with what is not published.
+//! Builds the set of a session for agents: in the order in which names win, with fields that are not published.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,8 +16,8 @@ use crate::texts::LocalTexts;
 /// switched off before it is not told any more what is used in its place.
 const MAX_BEFORE: usize = 8;
 
-/// Makes the kit of a session. Looks at files, to find out which of them are one and the same.
-pub(crate) fn make(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Kit {
+/// Builds the set of a session. Looks at files, to find out which of them are one and the same.
+pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Kit {
     let mut kit = Kit {
         hooks,
         ..Kit::default()
@@ -86,7 +86,7 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, part: &DiscoveredContainer, child: 
                 about,
                 always: rule.always_apply == Some(true) && applies_everywhere(&rule.globs),
                 globs: rule.globs.clone(),
-                // What is of no workspace is about the files of all of them.
+                // A rule of no workspace applies to the files of all of them.
                 base: match part.origin() {
                     Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
                     Origin::Host | Origin::User | Origin::Saved | Origin::Client(_) => None,
@@ -122,7 +122,7 @@ pub(crate) fn about(part: &DiscoveredContainer, child: &Child) -> About {
     }
 }
 
-/// What people call by name.
+/// Kinds of customizations that users call by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Named {
     Agent,

@@ -38,7 +38,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
         write: false,
     };
     let real = match shown {
-        // Whoever only looks is not told what is run (CUS-26).
+        // A client that may only look does not see commands (CUS-26).
         What::Commands if !look.drives => return Some(Err(outside())),
         What::Commands | What::Itself => part.reader().real_path(&relative),
         What::Beside(directory) => {
@@ -75,7 +75,7 @@ fn only_stands_there(part: &DiscoveredContainer) -> bool {
     }
 }
 
-/// What parts that only stand somewhere have there.
+/// Lists the names below a URI that is only a parent of containers.
 fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<Shown, ResourceError>> {
     let is_there = |path: PathBuf| path.as_os_str().is_empty();
     let is_it = |part: &&DiscoveredContainer| only_stands_there(part) && relative_to(part, uri).is_some_and(is_there);
@@ -160,7 +160,7 @@ fn decoded(name: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|name| !name.contains('\0'))
 }
 
-/// What of a part a path is.
+/// The role of a path in a container.
 enum What {
     /// The part, a file of it, or an icon.
     Itself,
@@ -237,7 +237,7 @@ fn has_icon(part: &DiscoveredContainer, icons: &[Icon], relative: &Path) -> bool
     icons.any(|icon| relative_to(part, &icon.src).is_some_and(|path| path == relative))
 }
 
-/// What is in the copy of a client's plugin.
+/// Lists a directory in the copy of a client's plugin.
 fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, ResourceError>> {
     let invalid = |problem: String| ResourceError::Invalid { field: "uri", problem };
     if fs::metadata(real)?.is_dir() {

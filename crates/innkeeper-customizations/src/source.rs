@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use innkeeper_plugins::{
-    Container, Directory, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
+    Container, Directory, Layout, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
 };
 use innkeeper_std::sync::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -59,7 +59,7 @@ impl Source {
         self.scanned(scan(&self.sources()))
     }
 
-    /// What there is to show while it is read (CUS-04, CUS-05). Looks at the directories' paths.
+    /// The containers to show while the source is read (CUS-04, CUS-05). Looks at the directories' paths.
     fn announce(&self) -> Discovered {
         let sources = self.sources();
         let plugins = sources
@@ -97,7 +97,7 @@ impl Source {
         DiscoveredContainer::new(entry, origin, reader, None)
     }
 
-    /// Whose an entry is, and in what.
+    /// The base directory, the origin and the scope of a container.
     fn origin(&self, entry: &Container, path: &Path) -> (&Path, Origin, Scope) {
         match self {
             Self::Host { .. } => (Path::new(""), Origin::Host, Scope::Workspace),

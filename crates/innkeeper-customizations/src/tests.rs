@@ -1,4 +1,4 @@
-//! What sessions get of real directories: in which order, from whom, and what agents can read of it.
+//! Customizations of real directories: order, origins, and texts for agents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

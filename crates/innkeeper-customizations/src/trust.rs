@@ -1,4 +1,4 @@
-//! What people said about running things that came with a workspace or a plugin.
+//! Decisions of users about running programs of workspaces and plugins.
 //!
 //! Trust is given to content, not to a name (P12, T14): a decision holds for a place and for the digest
 //! of everything that was shown. Whatever changes afterwards is not trusted, and asked about again.
@@ -23,7 +23,7 @@ pub(crate) const MAX_PIECES: usize = 200;
 /// The largest file that is read, and so the largest that is written.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// What is to be run.
+/// The kind of program to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrustKind {
@@ -43,10 +43,10 @@ impl TrustKind {
     }
 }
 
-/// Whom a decision is about.
+/// The subject of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {
-    /// What is to be run.
+    /// The kind of program to run.
     pub kind: TrustKind,
     /// Where it comes from: the path of a workspace or of a saved plugin, or whose plugin of which URI it is.
     pub place: String,
@@ -71,7 +71,7 @@ pub struct Contents {
 /// One thing that is run, or a file that is part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Piece {
-    /// What it is, for people.
+    /// The name for users.
     pub what: String,
     /// The SHA-256 of what it is for machines.
     pub digest: String,
@@ -99,7 +99,7 @@ impl Contents {
         &self.pieces
     }
 
-    /// What tells these contents from others.
+    /// The digest of all pieces.
     pub fn digest(&self) -> String {
         let mut all = Sha256::new();
         for piece in &self.pieces {
@@ -111,7 +111,7 @@ impl Contents {
     }
 }
 
-/// What people said.
+/// The answer of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
@@ -145,13 +145,13 @@ pub enum TrustStatus {
 /// A decision that is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustDecision {
-    /// What is run.
+    /// The kind of program.
     pub kind: TrustKind,
     /// Where it comes from.
     pub place: String,
-    /// What people said.
+    /// The answer of the user.
     pub verdict: Verdict,
-    /// What they said it about.
+    /// The contents that the user decided about.
     pub digest: String,
     /// The same, piece by piece.
     pub pieces: Vec<Piece>,
@@ -220,7 +220,7 @@ impl TrustFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or written. What it said before still holds.
+    /// When the file cannot be read or written. Earlier decisions still hold.
     pub fn decide(&self, subject: &Subject, contents: &Contents, verdict: Verdict) -> io::Result<()> {
         if contents.pieces.len() > MAX_PIECES {
             let problem = format!("they have more than {MAX_PIECES} parts, too many to be remembered");

@@ -1,4 +1,4 @@
-//! What was found, in the words of the protocol.
+//! Discovered containers as types of the protocol.
 //!
 //! Nothing is switched here: the core adds what people decided. Of hooks and MCP servers nothing is said
 //! that they run or are started with, because that is where secrets are (CUS-26, CUS-27).

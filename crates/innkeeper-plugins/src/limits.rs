@@ -1,6 +1,6 @@
 //! The bounds of a scan.
 //!
-//! What is scanned comes from repositories nobody has looked at. A scan must end, soon, and with
+//! Scanned files come from repositories that nobody has reviewed. A scan must end, soon, and with
 //! bounded memory, whatever it is given; where a bound is reached the container is degraded and
 //! says so.
 

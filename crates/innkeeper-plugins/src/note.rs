@@ -1,4 +1,4 @@
-//! What a scan has to say about what it found: notes, and the load state that follows from them.
+//! Notes of a scan, and the load state that follows from them.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Severity {
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $variant:ident => $text:literal,)*) => {
-        /// What a note is about, for programs and tests.
+        /// The subject of a note, for programs and tests.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -125,11 +125,11 @@ impl fmt::Display for Code {
 pub struct Note {
     /// How much it matters.
     pub severity: Severity,
-    /// What it is about.
+    /// Its subject.
     pub code: Code,
     /// The file, relative to the root of its container; `.` for the root itself.
     pub path: String,
-    /// What happened and what to do, for people. Never holds contents of files other than names.
+    /// The problem and the remedy, for users. Never holds contents of files other than names.
     pub message: String,
 }
 
@@ -149,7 +149,7 @@ pub enum LoadState {
     Loaded,
     /// Some of it was left out or guessed.
     Degraded {
-        /// What, and what to do.
+        /// The problem and the remedy.
         message: String,
     },
     /// It could not be read.

@@ -22,7 +22,7 @@ use crate::tree::Tree;
 pub struct Sources {
     /// Plugins, in the order in which they are to be listed.
     pub plugins: Vec<PluginSource>,
-    /// Marketplaces and directories full of plugins. What is in them is found anew by each scan.
+    /// Marketplaces and directories full of plugins. Each scan finds their plugins anew.
     pub collections: Vec<PathBuf>,
     /// Workspaces, the first one first.
     pub workspaces: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a scan yields: containers with their children, in a fixed order, with stable ids.
+//! The result of a scan: containers with their children, in a fixed order, with stable ids.
 //!
 //! The host turns these into the customizations of the protocol. Whatever is not published there,
 //! such as commands and environments (CUS-27), is here for those who run it.
@@ -63,7 +63,7 @@ pub struct Plugin {
     pub name: String,
     /// A friendlier name, where the manifest has one.
     pub display_name: Option<String>,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
     /// As the manifest says; nobody compares it.
     pub version: Option<String>,
@@ -77,9 +77,9 @@ pub struct Plugin {
     pub manifest: Option<String>,
     /// Whether it could be read.
     pub load: LoadState,
-    /// What it holds; `None` until it was read (CUS-04).
+    /// Its children; `None` until it was read (CUS-04).
     pub children: Option<Vec<Child>>,
-    /// What the scan has to say.
+    /// The load state.
     pub notes: Vec<Note>,
 }
 
@@ -92,9 +92,9 @@ pub struct Directory {
     pub uri: String,
     /// Its path from the workspace, or from `~`. For people: a workspace may be called `~` as well.
     pub name: String,
-    /// Whose it is.
+    /// Its owner.
     pub scope: Scope,
-    /// What it holds.
+    /// The kind of its children.
     pub contents: Kind,
     /// Whether new customizations can be saved into it.
     pub writable: bool,
@@ -102,9 +102,9 @@ pub struct Directory {
     pub exists: bool,
     /// Whether it could be read.
     pub load: LoadState,
-    /// What it holds; `None` until it was read (CUS-04).
+    /// Its children; `None` until it was read (CUS-04).
     pub children: Option<Vec<Child>>,
-    /// What the scan has to say.
+    /// The load state.
     pub notes: Vec<Note>,
 }
 
@@ -150,13 +150,13 @@ pub struct Child {
     pub path: String,
     /// Its name, without that of its plugin.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
     /// Its place in the file, where the file holds more than it (CUS-03).
     pub range: Option<TextRange>,
     /// Its icons.
     pub icons: Vec<Icon>,
-    /// What it is.
+    /// The component.
     pub component: Component,
     /// Where its file really is, without links, where that is known. It is not published; but two children that
     /// are one file are used once, so whoever compares trees must see when they are no longer.
@@ -177,7 +177,7 @@ impl Child {
     }
 }
 
-/// What a child is, with the fields that only its kind has.
+/// A component, with the fields of its kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Component {
     /// A custom agent.

@@ -119,7 +119,7 @@ impl Drop for TreeWatcher {
     fn drop(&mut self) {
         self.is_dropped.store(true, Ordering::Release);
         let _ = self.messages.send(Message::Stop);
-        // Whoever drops it when told of a tree is on the thread itself and must not wait for it.
+        // A callback that drops the watcher is on the thread itself and must not wait for it.
         let thread = self.thread.take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
@@ -141,7 +141,7 @@ struct Task {
     /// Whether events were thrown away because too many waited.
     has_overflowed: Arc<AtomicBool>,
     is_dropped: Arc<AtomicBool>,
-    /// Who waits until the next scan is over.
+    /// Callbacks for the end of the next scan.
     awaiting: Vec<Done>,
 }
 

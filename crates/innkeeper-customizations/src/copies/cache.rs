@@ -116,7 +116,7 @@ impl Cache {
         if let Some(kept) = self.find(&place) {
             return Ok(kept);
         }
-        // What has its own name is whole, also after the power went: the name is the last thing that
+        // An entry with its final name is complete, also after a power failure: the name is the last thing that
         // comes, and the first that goes.
         sync_all(copy.path())?;
         // From here on it is in its place, and nobody must take it away before it is known to be used.
@@ -182,10 +182,10 @@ fn take_away(oldest_first: Vec<(SystemTime, PathBuf)>, surplus: usize, used: &Us
     kept
 }
 
-/// Takes away a copy. Whoever is killed meanwhile leaves nothing that looks like a whole one.
+/// Takes away a copy. A host that is killed meanwhile leaves nothing that looks complete.
 fn remove(copy: &Path) -> io::Result<()> {
     let set_aside = set_aside(copy)?;
-    // What cannot be removed is no copy any more, and is tried again with the next start.
+    // An entry that cannot be removed is no copy any more. The next start tries again.
     let _ = fs::remove_dir_all(set_aside);
     Ok(())
 }
@@ -323,7 +323,7 @@ mod tests {
         assert!(!temp.path().join("p/n0").exists(), "it went once nobody used it");
     }
 
-    /// Whoever brings a copy finds it where it was put, however many others are discovered at the same time.
+    /// A new copy stays where it was put, however many others are added at the same time.
     #[test]
     fn p20_a_copy_is_not_taken_away_between_its_coming_and_its_use() {
         let temp = tempfile::tempdir().unwrap();
@@ -377,7 +377,7 @@ mod tests {
         assert!(passing.path().is_dir());
         drop(passing);
         assert_eq!(listed(&of_plugin), Vec::<PathBuf>::new());
-        // What a killed host left behind goes with the next start.
+        // The next start removes what a killed host left behind.
         let left = cache.begin(&of_plugin).unwrap().0.take().unwrap().keep();
         let kept = copied(&cache, "p", "n1");
         Cache::new(temp.path()).sweep();

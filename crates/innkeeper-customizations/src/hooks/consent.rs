@@ -23,7 +23,7 @@ const MAX_GONE: usize = 20;
 /// How often a question looks whether somebody answered it elsewhere.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Whom people are asked about; nobody, if the hooks are their own.
+/// The subject of the question; `None` if the hooks are the user's own.
 pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
     let place = match &hooks.source {
         HookSource::Host | HookSource::User => return None,
@@ -61,7 +61,7 @@ pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Res
                 }
             }
         }
-        // Whoever published it also wrote whatever its scripts load, so all of it counts.
+        // Its publisher also wrote the files that its scripts load, so all files count.
         let is_published = matches!(file.source, HookSource::Client { .. } | HookSource::Saved(_));
         if let Some(root) = file.root.as_deref().filter(|_| is_published)
             && roots.insert(root)
@@ -115,7 +115,7 @@ fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String 
     canonical_json(all)
 }
 
-/// What came of asking.
+/// The result of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Consent {
     Given,
@@ -132,12 +132,12 @@ pub(super) async fn ask(
     events: Option<&EventSink>,
 ) -> Result<Consent, String> {
     let contents = look(files).await?;
-    let standing = standing(trust, subject, &contents).await?;
-    let form = match (&standing, events) {
+    let status = status(trust, subject, &contents).await?;
+    let form = match (&status, events) {
         (TrustStatus::Trusted, _) => return Ok(Consent::Given),
         (TrustStatus::Refused, _) => return Ok(Consent::Refused),
         (_, None) => return Ok(Consent::Open),
-        (TrustStatus::Unknown | TrustStatus::Changed { .. }, Some(_)) => form(subject, files, &contents, &standing),
+        (TrustStatus::Unknown | TrustStatus::Changed { .. }, Some(_)) => form(subject, files, &contents, &status),
     };
     let Some(events) = events else {
         return Ok(Consent::Open);
@@ -167,7 +167,7 @@ pub(super) async fn ask(
     unchanged(files, &contents).await
 }
 
-/// What they were shown is what they said yes to, wherever they said it, and not what is there by now.
+/// The user agreed to the contents that were shown, and not to the contents of now.
 async fn unchanged(files: &[SourcedHooks], shown: &Contents) -> Result<Consent, String> {
     if look(files).await?.digest() != shown.digest() {
         return Err("what would run changed while people were asked, so it is not run".to_owned());
@@ -187,7 +187,7 @@ pub(super) async fn answered_elsewhere(
 ) -> Result<Consent, String> {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
-        match standing(trust, subject, contents).await {
+        match status(trust, subject, contents).await {
             Ok(TrustStatus::Trusted) => return unchanged(files, contents).await,
             Ok(TrustStatus::Refused) => return Ok(Consent::Refused),
             Ok(TrustStatus::Unknown | TrustStatus::Changed { .. }) | Err(_) => {}
@@ -195,7 +195,7 @@ pub(super) async fn answered_elsewhere(
     }
 }
 
-fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing: &TrustStatus) -> Form {
+fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, status: &TrustStatus) -> Form {
     let who = match files.first().map(|file| &file.source) {
         Some(HookSource::Client { .. } | HookSource::Saved(_)) => {
             let name = files
@@ -210,7 +210,7 @@ fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing
         "{who} has hooks: commands that run by themselves at certain moments, with all your rights and without asking \
          again. Let them run only if you know where they come from.\n"
     );
-    if let TrustStatus::Changed { now, before } = standing {
+    if let TrustStatus::Changed { now, before } = status {
         message.push_str("\nThey are no longer what you decided about. New or different:\n");
         list(&mut message, now.iter().map(String::as_str), usize::MAX);
         message.push_str("\nGone, or different before:\n");
@@ -275,7 +275,7 @@ async fn look(files: &[SourcedHooks]) -> Result<Contents, String> {
     apart(move || Ok(contents(files.iter()))).await?
 }
 
-async fn standing(trust: &Arc<TrustFile>, subject: &Subject, contents: &Contents) -> Result<TrustStatus, String> {
+async fn status(trust: &Arc<TrustFile>, subject: &Subject, contents: &Contents) -> Result<TrustStatus, String> {
     let (trust, subject, contents) = (Arc::clone(trust), subject.clone(), contents.clone());
     apart(move || trust.status(&subject, &contents)).await
 }

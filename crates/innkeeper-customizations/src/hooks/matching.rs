@@ -7,7 +7,7 @@ use regex_automata::meta::Regex;
 
 use innkeeper_host::customizations::{HookCall, HookEvent};
 
-use super::{telling, vocabulary};
+use super::{payload, tool_names};
 
 /// The longest matcher, the largest program that it may become, and what it may use to run that, in bytes:
 /// a workspace wrote it, and it may have many. One `\w`, with all letters there are, needs more than 16 KiB.
@@ -35,7 +35,7 @@ impl LazyMatcher {
     }
 }
 
-/// What a hook wants to hear of, of all that happens in an event.
+/// The matcher of a hook: which calls of an event it is for.
 #[derive(Debug, Clone)]
 pub(super) enum Matcher {
     All,

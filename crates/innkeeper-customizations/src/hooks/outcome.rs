@@ -1,4 +1,4 @@
-//! What a hook wants: read from how its command ended, by the rules of the format it was written for.
+//! The outcome of a hook, read from the exit of its command by the rules of the format it was written for.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use super::tool_names;
 /// Most of one piece of text that a model or people are told.
 const MAX_TEXT: usize = 16 << 10;
 
-/// Whose hook answers.
+/// The origin of the hook.
 pub(super) struct Answering<'a> {
     pub(super) call: &'a HookCall,
     pub(super) origin: HookOrigin,
     pub(super) on_failure: OnFailure,
-    /// What people know the hook by.
+    /// The name of the hook for users.
     pub(super) name: &'a str,
     /// Whether it is people's own, so that it may answer for them.
     pub(super) speaks_for_people: bool,
@@ -27,7 +27,7 @@ pub(super) struct Answering<'a> {
 }
 
 impl Answering<'_> {
-    /// What the end of its command means.
+    /// The meaning of the exit code.
     pub(super) fn outcome(&self, end: End) -> HookOutcome {
         let contract = self.origin.exit_contract();
         match end {
@@ -101,7 +101,7 @@ impl Answering<'_> {
         outcome
     }
 
-    /// What a hook says in JSON. Formats differ in where they put it and not in what it means, so what
+    /// Reads the JSON output of a hook. Formats differ in where they put it and not in what it means, so what
     /// any of them knows is understood from all.
     fn said(&self, said: &Map<String, Value>) -> HookOutcome {
         let own = said.get("hookSpecificOutput").and_then(Value::as_object);

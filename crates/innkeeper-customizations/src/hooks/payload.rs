@@ -1,4 +1,4 @@
-//! What a hook reads on its standard input: what happens, in the words of the format it was written for.
+//! The standard input of a hook: the event, in the format that the hook was written for.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use innkeeper_host::customizations::{HookCall, HookEvent};
 use innkeeper_plugins::{Hook, HookEvent as Spelt, HookOrigin};
 use serde_json::{Map, Value, json};
 
-use super::{Directories, vocabulary};
+use super::{Directories, tool_names};
 
 /// Everything that a hook is told, as one JSON object.
 pub(super) fn told(call: &HookCall, hook: &Hook, origin: HookOrigin, directories: Directories<'_>) -> Value {

@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 const MAX_STDOUT: usize = 1 << 20;
 const MAX_STDERR: usize = 64 << 10;
 
-/// What hooks run with.
+/// The environment of hook processes.
 #[derive(Debug, Clone)]
 pub struct HookSettings {
-    /// What they see of the host's environment.
+    /// The variables of the host's environment that they see.
     pub environment: Vec<(OsString, OsString)>,
     /// How long one may take at most, whatever it says itself.
     pub longest: Duration,
@@ -111,7 +111,7 @@ fn line(job: &Job, settings: &HookSettings) -> Vec<OsString> {
         }
     };
     match settings.umask {
-        // What a hook declares matters more than its umask.
+        // The variables that a hook declares matter more than its umask.
         Some(umask) if job.environment.keys().all(|name| is_kept_by_shells(name)) => with_umask(umask, own),
         Some(_) | None => own,
     }

@@ -1,4 +1,4 @@
-//! The files that hooks would run: looked for in their commands, and digested. Whoever wrote the commands
+//! The files that hooks would run: looked for in their commands, and digested. The author of the commands
 //! may be hostile, so each look is bounded, and what is beyond the bounds is not trusted.
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +21,7 @@ const MAX_FILES: usize = 4_000;
 /// Most bytes that one look reads.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What one look has seen, so that it reads no file twice.
+/// Files that one search has read, so that it reads none twice.
 #[derive(Debug)]
 pub(crate) struct Looked {
     digests: HashMap<PathBuf, Option<Vec<u8>>>,
@@ -42,7 +42,7 @@ impl Default for Looked {
 }
 
 impl Looked {
-    /// The files that a command runs, of those that came with it. What they load in turn is not looked
+    /// The files that a command runs, of those that came with it. Files that they load in turn are not looked
     /// for.
     pub(super) fn scripts(
         &mut self,
@@ -212,7 +212,7 @@ fn may_run(path: &Path, role: Role) -> bool {
     role == Role::Runs || is_program(path) || !has_no_sign()
 }
 
-/// What programs write, as they go along, and what else nobody runs.
+/// Endings of files that programs write and nobody runs.
 const RECORDS: &[&str] = &[
     "bak", "db", "db-shm", "db-wal", "err", "jsonl", "lock", "log", "ndjson", "out", "pid", "sqlite", "sqlite3",
     "stamp", "tmp",
@@ -240,7 +240,7 @@ fn is_program(path: &Path) -> bool {
     may_be_run || File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && &start == b"#!")
 }
 
-/// What a word may stand for, seen from a place: as it is, and without the directory before it that only
+/// The paths that a word may stand for in a directory: as it is, and without the directory before it that only
 /// a shell knows, as in `${CLAUDE_PROJECT_DIR:-.}/x` or `$(pwd)/x`.
 fn names(word: &str, place: &Path) -> Vec<PathBuf> {
     let mut names = vec![PathBuf::from(&*super::expand(word, place, place))];

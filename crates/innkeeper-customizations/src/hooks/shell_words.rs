@@ -8,7 +8,7 @@
 const MAX_DEPTH: usize = 3;
 const MAX_COMMANDS_WITHIN: usize = 8;
 
-/// What a word is to the command that it is in.
+/// The role of a word in its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It runs: it is the program, or what an interpreter is told to run.
@@ -19,7 +19,7 @@ pub(crate) enum Role {
     Given,
 }
 
-/// The words of commands that may be the names of files. What a command only writes is not among them.
+/// The words of commands that may be the names of files. Files that a command only writes are not among them.
 #[derive(Debug, Default)]
 pub(crate) struct Words(Vec<(String, Role)>);
 
@@ -58,7 +58,7 @@ impl Words {
                 Token::Next => (place, leads) = (Source::default(), None),
                 Token::Into | Token::From => leads = Some(token),
                 Token::Word(word) => match leads.take() {
-                    // What is written there was not there to be trusted.
+                    // Text that is written there did not exist when the user decided.
                     Some(Token::Into) => {}
                     Some(_) => self.add(&word, Role::Runs, depth),
                     None => {
@@ -99,18 +99,18 @@ struct Source {
     treats: Option<Treats>,
 }
 
-/// What an interpreter still waits for.
+/// The argument that an interpreter still waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Behind {
     #[default]
     Nothing,
-    /// What it is to run.
+    /// The program to run.
     Interpreter,
     /// The same, unless it was the word after an option, which may have been the option's.
     InterpreterAndOption,
 }
 
-/// What a well-known program does with the files that it is given.
+/// How a well-known program uses its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treats {
     /// It writes them, or takes them away.
@@ -120,7 +120,7 @@ enum Treats {
 }
 
 impl Source {
-    /// What of a word may be a file, and as what; `None` if it is surely nothing that runs.
+    /// The part of a word that may be a file, and its role; `None` if it surely does not run.
     fn take<'w>(&mut self, word: &'w str) -> Option<(&'w str, Role)> {
         if !self.has_program {
             if let Some((_, value)) = word.split_once('=').filter(|(name, _)| is_variable(name)) {
@@ -181,7 +181,7 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// What comes before the program of a command.
+/// Words before the program of a command.
 const BEFORE_PROGRAMS: &[&str] = &[
     "!", "{", "}", "builtin", "command", "do", "done", "elif", "else", "exec", "fi", "if", "nohup", "then", "time",
     "until", "while",

@@ -1,4 +1,4 @@
-//! What other agents call the tools that Innkeeper's have, and how they write their inputs.
+//! The names and inputs of tools in the formats of other agents.
 //!
 //! A hook was written for the agent of its format: it matches `Bash` and reads `tool_input.file_path`.
 //! So a hook hears of a tool under the name its format has for it, with the input as it expects it,
@@ -33,7 +33,7 @@ const TOOLS: &[Row] = &[
     ("ask_user", &["AskUserQuestion"], &[], &["ask_user"]),
 ];
 
-/// What a format calls the tool of a call, the usual name first.
+/// The names of a tool in a format, the usual one first.
 pub(super) fn names(origin: HookOrigin, call: &HookCall) -> Vec<Cow<'static, str>> {
     if let Some(of_server) = &call.mcp {
         let names = match origin {
@@ -71,7 +71,7 @@ pub(super) fn told(tool: &str, input: &Value, cwd: &Path) -> Value {
     Value::Object(told)
 }
 
-/// An input that a hook wants instead, as the tool expects it. What the hook left out stays as it was:
+/// An input that a hook wants instead, as the tool expects it. Fields that the hook left out keep their values:
 /// some give back only what they changed.
 pub(super) fn heard(tool: &str, before: &Value, cwd: &Path, wanted: Map<String, Value>) -> Value {
     let mut input = before.as_object().cloned().unwrap_or_default();

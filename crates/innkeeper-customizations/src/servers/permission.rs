@@ -175,7 +175,7 @@ impl OnePlace {
         for server in &self.servers {
             server.add_to(&mut look, &mut looked)?;
         }
-        // Whoever published it also wrote whatever its programs load, so all of it counts.
+        // Its publisher also wrote the files that its programs load, so all files count.
         for root in self
             .servers
             .iter()
@@ -190,12 +190,12 @@ impl OnePlace {
     }
 
     /// Looks at everything, and at the decision of users about it.
-    fn standing(&self) -> Result<(Look, TrustStatus), String> {
+    fn status(&self) -> Result<(Look, TrustStatus), String> {
         // Before it is read: whatever is decided meanwhile is noticed.
         let stamp = self.stamp();
         let looked = self.look().and_then(|look| {
-            let standing = self.trust.status(&self.subject, &look.contents);
-            Ok((look, standing.map_err(|error| error.to_string())?))
+            let status = self.trust.status(&self.subject, &look.contents);
+            Ok((look, status.map_err(|error| error.to_string())?))
         });
         let is_allowed = matches!(&looked, Ok((_, TrustStatus::Trusted)));
         *self.refused() = (!is_allowed).then_some(stamp);
@@ -204,8 +204,8 @@ impl OnePlace {
 
     fn check(&self) -> Result<(), String> {
         let place = visible(&self.subject.place);
-        let (look, standing) = self.status()?;
-        let what = match standing {
+        let (look, status) = self.status()?;
+        let what = match status {
             TrustStatus::Trusted => return Ok(()),
             TrustStatus::Refused => {
                 return Err(format!(
@@ -223,8 +223,8 @@ impl OnePlace {
     }
 
     fn trust(&self) -> Result<Trust, String> {
-        let (look, standing) = self.status()?;
-        if let Some(decided) = match standing {
+        let (look, status) = self.status()?;
+        if let Some(decided) = match status {
             TrustStatus::Trusted => Some(Trust::Allowed),
             TrustStatus::Refused => Some(Trust::Refused),
             TrustStatus::Unknown | TrustStatus::Changed { .. } => None,
@@ -233,7 +233,7 @@ impl OnePlace {
         }
         self.note(&look.contents).map_err(|error| error.to_string())?;
         let place = visible(&self.subject.place);
-        let message = self.message(&look, &standing);
+        let message = self.message(&look, &status);
         if message.len() > MAX_SHOWN || look.contents.pieces().len() > MAX_PIECES {
             return Err(format!(
                 "those of {place} are too many to be shown here; `innkeeper trust` shows them, and `innkeeper trust allow \
@@ -262,7 +262,7 @@ impl OnePlace {
     }
 
     /// The text that a session shows.
-    fn message(&self, look: &Look, standing: &TrustStatus) -> String {
+    fn message(&self, look: &Look, status: &TrustStatus) -> String {
         let place = question::code(&self.subject.place);
         let whose = match self.servers.iter().any(|server| server.published.is_some()) {
             true => format!("The plugin {place}"),
@@ -273,7 +273,7 @@ impl OnePlace {
              the host connects to. Allow them only if you know where they come from.\n"
         );
         let mut changed: &[String] = &[];
-        if let TrustStatus::Changed { now, before } = standing {
+        if let TrustStatus::Changed { now, before } = status {
             let gone = before.len();
             message.push_str(&format!(
                 "\nThey are no longer what was decided about. Entries that are gone or different: {gone}.\n"

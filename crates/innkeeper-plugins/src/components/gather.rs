@@ -12,7 +12,7 @@ use crate::read::text::{Encoding, TextRange, decode, printable};
 use crate::read::uri::Base;
 use crate::tree::{Child, Component, Icon, Kind, sort_children};
 
-/// What is known of a container so far.
+/// A container while its children are collected.
 #[derive(Debug)]
 pub(crate) struct Gathering<'r> {
     pub(crate) root: &'r ScanRoot,
@@ -22,7 +22,7 @@ pub(crate) struct Gathering<'r> {
     children: Vec<Child>,
     /// Files that were read already, by their paths without links.
     files: HashSet<(Kind, PathBuf)>,
-    /// Who has a name already.
+    /// The children by name.
     names: HashMap<(Kind, String), String>,
 }
 
@@ -71,7 +71,7 @@ impl<'r> Gathering<'r> {
 
     /// The same for a component that is a file, by the path that [`Self::is_new`] was asked about.
     pub(crate) fn add_file(&mut self, found: Found, real: &Path) {
-        // What somebody else published is a copy, and nobody else's file.
+        // A published plugin is a copy, so no other path leads to its files.
         let real = match self.base {
             Base::Path(_) => Some(self.root.full(real)),
             Base::Published(_) => None,

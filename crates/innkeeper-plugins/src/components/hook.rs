@@ -21,7 +21,7 @@ use crate::tree::{Component, Kind};
 /// The hooks of one file.
 #[derive(Clone, PartialEq)]
 pub struct HookFile {
-    /// Whose rules hold for what the commands answer.
+    /// The format whose rules apply to the output of the commands.
     pub origin: HookOrigin,
     /// The hooks, in the order of the file.
     pub hooks: Vec<Hook>,
@@ -38,15 +38,15 @@ pub struct Hook {
     pub spelling: String,
     /// A regular expression over the tool's name, or what else the event is about.
     pub matcher: Option<String>,
-    /// What it does.
+    /// The action.
     pub action: HookAction,
     /// How long it may take; `None` leaves that to its origin.
     pub timeout: Option<Duration>,
-    /// What happens when it cannot run, takes too long, or ends in a way nobody expects.
+    /// The policy for a hook that cannot run, takes too long, or exits with an unexpected code.
     pub on_failure: OnFailure,
 }
 
-/// What a hook does.
+/// The action of a hook.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum HookAction {
@@ -80,7 +80,7 @@ pub struct CommandLine {
     pub args: Option<Vec<String>>,
     /// Where it runs.
     pub cwd: Option<String>,
-    /// What its environment has besides.
+    /// Additional environment variables.
     pub env: BTreeMap<String, String>,
 }
 
@@ -98,13 +98,13 @@ impl CommandLine {
     }
 }
 
-/// What happens when a hook fails.
+/// The policy for a failed hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// What it was to judge goes on.
+    /// The event continues.
     #[default]
     Continue,
-    /// What it was to judge is stopped.
+    /// The event is blocked.
     Block,
 }
 
@@ -123,7 +123,7 @@ pub enum HookOrigin {
     Copilot,
 }
 
-/// What the end of a hook's command means.
+/// The meaning of exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitContract {
     /// Success: its standard output is read as JSON, if it is JSON.
@@ -147,7 +147,7 @@ impl HookOrigin {
         }
     }
 
-    /// What the end of a command means.
+    /// The meaning of exit codes.
     pub fn exit_contract(self) -> ExitContract {
         let seconds = match self {
             Self::Copilot => 30,
@@ -361,7 +361,7 @@ fn environment(env: Option<&Value>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Every format counts in seconds. What no clock can count to is not there.
+/// Every format counts in seconds. A number that no clock can count to is ignored.
 fn timeout(action: &Value) -> Option<Duration> {
     const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
     let seconds = ["timeout", "timeoutSec"]

@@ -31,7 +31,7 @@ pub struct McpServer {
     pub treatment: Treatment,
 }
 
-/// How a server is treated. What is found in files is treated as usual, unless it says that it is disabled.
+/// How a server is treated. A server in a file is treated as usual, unless the file disables it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Treatment {
     /// Whether every session has a process of its own.
@@ -49,7 +49,7 @@ pub enum Transport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// What its environment has besides; `None` takes a variable away.
+        /// Additional environment variables; `None` removes one.
         env: BTreeMap<String, Option<String>>,
         /// A file with more of it.
         env_file: Option<String>,

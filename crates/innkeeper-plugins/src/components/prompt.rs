@@ -11,7 +11,7 @@ pub(crate) const ENDING: &str = ".prompt.md";
 /// A prompt file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// What to say about its arguments to somebody who types.
+    /// The hint for its arguments.
     pub argument_hint: Option<String>,
     /// The agent it wants to run in; older files call it `mode`.
     pub agent: Option<String>,

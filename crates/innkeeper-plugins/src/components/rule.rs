@@ -19,7 +19,7 @@ pub struct Rule {
     pub globs: Vec<String>,
 }
 
-/// What a rule without `globs` and without `alwaysApply` means.
+/// The meaning of a rule without `globs` and `alwaysApply`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unscoped {
     /// Somebody decides when to apply it.

@@ -31,7 +31,7 @@ pub struct Skill {
     pub disable_model_invocation: bool,
     /// Whether people cannot call it (CUS-24).
     pub disable_user_invocation: bool,
-    /// What to say about its arguments to somebody who types.
+    /// The hint for its arguments.
     pub argument_hint: Option<String>,
     /// Tools that it may use without being asked.
     pub allowed_tools: Vec<String>,
@@ -55,13 +55,13 @@ pub enum SkillOrigin {
 /// Which rules hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rules {
-    /// What is missing is guessed and noted.
+    /// Missing fields are guessed and noted.
     Lenient,
     /// Agent Plugins: a skill that breaks a rule is skipped.
     Strict,
 }
 
-/// What happens to directories of skills that are plugins: those with a manifest.
+/// The policy for skill directories that are plugins, because they have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plugins {
     /// They are skills like the others. So it is in a plugin, which cannot hold another one.

@@ -19,17 +19,17 @@ use crate::read::uri::Base;
 use crate::scan::footprint::Footprint;
 use crate::tree::{Directory, Kind};
 
-/// Whose directory it is.
+/// The owner of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// A workspace's. What links lead out of the workspace is not read: it may be anybody's.
+    /// A workspace's. Symlinks that lead out of the workspace are not followed: their targets may be anyone's.
     Workspace,
     /// A user's, who may keep things wherever they like.
     User,
 }
 
 impl Scope {
-    /// What links may do there.
+    /// The policy for symlinks.
     pub(crate) fn links(self) -> Links {
         match self {
             Self::Workspace => Links::Confined,
@@ -38,7 +38,7 @@ impl Scope {
     }
 }
 
-/// What a directory holds and how its files are found.
+/// The kind of components in a directory, and how their files are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layout {
     /// Agents: `*.md`.
@@ -79,9 +79,9 @@ pub struct DirectorySource {
     pub base: PathBuf,
     /// From there.
     pub path: PathBuf,
-    /// What it holds.
+    /// The kind of its components.
     pub layout: Layout,
-    /// Whose it is.
+    /// Its owner.
     pub scope: Scope,
 }
 

@@ -20,7 +20,7 @@ use crate::read::uri::Base;
 use crate::scan::footprint::Footprint;
 use crate::tree::{Child, Directory, Kind};
 
-/// What the single files hold.
+/// The components of single files.
 #[derive(Debug, Default)]
 pub(crate) struct Loose {
     /// Directories that stand for the files, without those that would be empty.
@@ -86,7 +86,7 @@ pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loos
     loose
 }
 
-/// The path of a file that is there. What is there but no file is noted.
+/// The path of a file that is there. An entry that is not a file is noted.
 fn readable(gathering: &mut Gathering<'_>, file: &str) -> Option<PathBuf> {
     let path = PathBuf::from(file);
     match gathering.root.look(&path) {

@@ -250,7 +250,7 @@ fn load_from(root: &ScanRoot, source: &PluginSource) -> Plugin {
     plugin
 }
 
-/// What is known when the components are looked for.
+/// The inputs for finding components.
 struct Reading<'p> {
     format: Format,
     path: &'p Path,
@@ -328,7 +328,7 @@ impl Reading<'_> {
 }
 
 /// The declarations that count: those of the manifest, or of the marketplace where it is the
-/// manifest. What a marketplace lists is all that there is.
+/// manifest. A marketplace entry lists all components.
 fn declarations(source: &PluginSource, has_manifest: bool, manifest: &Manifest) -> Declarations {
     let listing = source.listing.as_ref().filter(|_| !has_manifest);
     let Some(listing) = listing else {

@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// What the `$schema` of an Agent Plugin begins with. It is compared, never fetched.
+/// The prefix of the `$schema` of an Agent Plugin. It is compared, never fetched.
 pub(crate) const SCHEMA_PREFIX: &str = "https://agent-plugins.org/schemas/";
 
 /// The versions of Agent Plugins that this host reads.
@@ -92,7 +92,7 @@ pub(crate) fn detect(root: &ScanRoot) -> Option<Detected> {
             PathKind::File if path == Path::new("plugin.json") && is_agent_plugin(root, path) => {
                 found.insert(0, (path.to_owned(), Format::AgentPlugin));
             }
-            // What is there but cannot be read is chosen as well, to be complained about.
+            // A manifest that cannot be read is chosen as well, so that a note says so.
             _ => found.push((path.to_owned(), *format)),
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn defaults(format: Format) -> Defaults {
     }
 }
 
-/// The places that exist, defaults first. What is declared in vain is noted.
+/// The places that exist, defaults first. Declared locations that do not exist are noted.
 pub(crate) fn locations(
     root: &ScanRoot,
     defaults: &[&str],

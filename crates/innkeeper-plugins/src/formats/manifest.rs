@@ -8,7 +8,7 @@ use crate::note::{Code, Notes};
 use crate::read::json::Document;
 use crate::read::text::{printable, readable};
 
-/// What a manifest says.
+/// The fields of a manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     pub(crate) name: Option<String>,

@@ -31,14 +31,14 @@ pub(crate) const INDEXES: &[&str] = &[
     ".agents/plugins/marketplace.json",
 ];
 
-/// What a marketplace says about one of its plugins.
+/// The entry of a plugin in a marketplace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The name in the marketplace.
     pub name: String,
-    /// What to show instead of what the plugin says.
+    /// Replaces the plugin's own field.
     pub description: Option<String>,
-    /// What to show instead of what the plugin says.
+    /// Replaces the plugin's own field.
     pub version: Option<String>,
     /// Whether the plugin has a manifest of its own. If not, the entry is the manifest.
     pub is_strict: bool,
@@ -54,7 +54,7 @@ pub struct Plugins {
     pub sources: Vec<PluginSource>,
     /// The names of those that are elsewhere and would have to be fetched.
     pub external: Vec<String>,
-    /// What there is to say.
+    /// The notes.
     pub notes: Vec<Note>,
     /// Whether all of it could be used.
     pub load: LoadState,
@@ -333,7 +333,7 @@ fn entry_declarations(entry: &Object<'_>, shown: &str, notes: &mut Notes) -> Dec
 /// How deep plugins are looked for where there is no index.
 const SEARCH_LEVELS: usize = 2;
 
-/// What plugins are looked for in, and what must not be left on the way to them.
+/// The directory to search for plugins, and the boundary that must not be left.
 #[derive(Clone, Copy)]
 struct Around<'p> {
     base: &'p Path,

@@ -12,7 +12,7 @@ use crate::read::yaml::{self, Fields, Yaml};
 pub struct Split<'t> {
     /// The text between the lines of dashes, if there is such a head.
     pub head: Option<&'t str>,
-    /// What follows. All of the text if there is no head.
+    /// The text after the frontmatter; all of it if there is none.
     pub body: &'t str,
     /// Whether a head begins but does not end; then all of it is body.
     pub is_unclosed: bool,
@@ -140,7 +140,7 @@ impl Frontmatter {
         (!text.is_empty()).then_some(text)
     }
 
-    /// A boolean, also one in quotes. What is neither `true` nor `false` is not there.
+    /// A boolean, also one in quotes. Other values are ignored.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         match text_of(self.get(key)?)?.trim() {
             "true" | "True" | "TRUE" => Some(true),

@@ -86,7 +86,7 @@ impl Reader {
         if is_near { Ok(real) } else { Err(leads_away()) }
     }
 
-    /// What a Markdown file of the container says, without its frontmatter.
+    /// Reads a Markdown file of the container without its frontmatter.
     ///
     /// # Errors
     ///

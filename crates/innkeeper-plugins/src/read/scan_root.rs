@@ -19,7 +19,7 @@ use innkeeper_std::{ConfinedRoot, leads_outside, or_dot};
 use crate::limits::{MAX_BYTES, MAX_DIRECTORIES, MAX_ENTRIES};
 use crate::note::Code;
 
-/// What links may do.
+/// The policy for symlinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
     /// Links lead to places within the boundary only. For everything that came from somebody else.
@@ -49,7 +49,7 @@ struct ScanBudget {
     is_exhausted: Cell<bool>,
 }
 
-/// What a path turned out to be, links followed.
+/// The kind of a path, symlinks followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathKind {
     Missing,
@@ -98,7 +98,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// What a note about it is about.
+    /// The code of the note about it.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Outside => Code::PathEscape,

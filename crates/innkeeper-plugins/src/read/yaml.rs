@@ -66,7 +66,7 @@ pub(crate) fn first_of_each(pairs: Vec<(String, Yaml)>) -> Fields {
 #[derive(Debug, Default)]
 struct Builder {
     open: Vec<Open>,
-    /// What aliases stand for, with the number of nodes it has.
+    /// The values of aliases, with their number of nodes.
     anchors: HashMap<usize, (Yaml, usize)>,
     nodes: usize,
     done: Option<Yaml>,

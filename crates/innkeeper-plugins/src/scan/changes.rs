@@ -1,4 +1,4 @@
-//! What differs between two trees: exactly what has to be dispatched, and nothing else (P19).
+//! The difference between two trees: exactly the changes that have to be dispatched (P19).
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub enum Change<'t> {
         at: usize,
         /// The entry as it is now.
         entry: &'t Container,
-        /// What happened to its children.
+        /// The changes of its children.
         children: Vec<ChildChange<'t>>,
         /// Whether anything of it is published. If not, nothing is dispatched, but whoever runs its
         /// hooks or servers must know.

@@ -119,7 +119,7 @@ impl Footprint {
     }
 }
 
-/// What is left of what may be spent on one path. One count for the whole way: links to paths with
+/// The remaining budget for resolving one path. One count for the whole path: symlinks to paths with
 /// links in them would multiply.
 struct LookupBudget {
     hops: usize,

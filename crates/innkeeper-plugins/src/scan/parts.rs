@@ -21,7 +21,7 @@ use crate::scan::Sources;
 use crate::scan::footprint::Footprint;
 use crate::tree::{Container, Tree};
 
-/// What was read, and what is known of it still.
+/// The parts that were read and are still valid.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     collections: PartCache<PathBuf, Plugins>,

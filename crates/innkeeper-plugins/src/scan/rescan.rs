@@ -46,7 +46,7 @@ impl Rescan {
         self.parts.scan(&self.sources).to_tree()
     }
 
-    /// Something happened at these paths, which have no links in them. What depended on them is read
+    /// Something happened at these paths, which have no links in them. Parts that depended on them are read
     /// again by the next scan.
     pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         self.parts.forget(&paths.into_iter().collect());

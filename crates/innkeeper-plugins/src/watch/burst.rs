@@ -79,7 +79,7 @@ mod tests {
         ChangedPaths::at(vec![PathBuf::from(path)])
     }
 
-    /// Who writes a file slowly is waited for, but not for ever: nobody reads half of it before.
+    /// A file that is written slowly is awaited for a limited time, so that half of it is not read.
     #[test]
     fn d54_a_file_that_is_written_in_pieces_is_waited_for_and_for_a_second_at_most() {
         let start = Instant::now();

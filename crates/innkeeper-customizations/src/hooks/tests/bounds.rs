@@ -1,4 +1,4 @@
-//! What a hostile workspace can make people and the host look at.
+//! Bounds on what a hostile workspace makes users and the host read.
 
 use super::*;
 

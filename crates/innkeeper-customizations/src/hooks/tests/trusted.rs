@@ -1,4 +1,4 @@
-//! What people trusted is what runs: not a file of the same name elsewhere, and not only until it has written
+//! Trust covers exactly the files that the user saw: not a file of the same name elsewhere, and not only until it has written
 //! something.
 
 use innkeeper_host::mcp::ServerTool;
@@ -130,7 +130,7 @@ async fn p12_a_trusted_hook_that_writes_into_its_workspace_is_not_asked_about_ag
             .iter()
             .map(|name| workshop.file(&format!(".claude/{name}")).unwrap());
         assert!(written.any(|text| text.len() > 20), "{command} wrote something");
-        // What it runs is another matter.
+        // The file that it runs is another matter.
         workshop.write("scripts/audit.sh", "evil\n");
         assert_eq!(is_trusted(&workshop, &hooks), !command.contains(".sh"), "{command}");
     }

@@ -12,7 +12,7 @@ use super::*;
 use crate::scan::scan;
 use crate::watch::TreeWatcher;
 
-/// What may be at a path.
+/// The kinds of entries at a path.
 #[derive(Debug, Clone)]
 enum Act {
     Write(usize, usize),
@@ -134,7 +134,7 @@ fn everything(directory: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// What the operating system would tell: what changed in the directories that were watched. Of what is in
+/// The events of the operating system: changes in the watched directories. Of what is in
 /// any other, such as a new one, nothing is told.
 fn events(
     before: &BTreeMap<PathBuf, Vec<u8>>,
@@ -147,7 +147,7 @@ fn events(
     changed.filter(is_watched).cloned().collect()
 }
 
-/// What one tree has and the other does not.
+/// Paths in one tree that are not in the other.
 fn differences(kept: &Tree, whole: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (label, one, other) in [("stale", kept, whole), ("missed", whole, kept)] {
@@ -211,7 +211,7 @@ proptest! {
     }
 }
 
-/// What was found once.
+/// Cases that failed once.
 #[cfg(unix)]
 #[test]
 fn kept_parts_find_what_they_once_did_not() {

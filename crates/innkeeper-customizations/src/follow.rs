@@ -1,5 +1,5 @@
-//! Follows one session: puts together what its places and its clients have, and reports it whenever
-//! any of that changes.
+//! Follows one session: merges the customizations of its sources and of its clients, and reports them whenever one of them
+//! changes.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::source::WatchedSource;
 /// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
 const NOTICEABLE: Duration = Duration::from_millis(100);
 
-/// How long changes are waited for that come together, as when a client publishes several plugins.
+/// How long changes are gathered that belong together, as when a client publishes several plugins.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Follows a session until it is dropped, or the host is gone.
@@ -30,8 +30,11 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     let watching = {
         let (shared, workspaces) = (Arc::clone(&shared), workspaces.clone());
         move || {
-            let places = shared.directories.sources(workspaces);
-            places.iter().map(|place| shared.pool.watch(place)).collect::<Vec<_>>()
+            let sources = shared.directories.sources(workspaces);
+            sources
+                .iter()
+                .map(|source| shared.pool.watch(source))
+                .collect::<Vec<_>>()
         }
     };
     let Ok(watched) = tokio::task::spawn_blocking(watching).await else {
@@ -39,7 +42,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     };
     let follower = Follower::join(&shared, watched.clone());
     let mut sources = Sources {
-        places: watched.iter().map(|watched| watched.scanned()).collect(),
+        scans: watched.iter().map(|watched| watched.scanned()).collect(),
         copies: jobs.iter().map(|job| job.state()).collect(),
     };
     let _ = tokio::time::timeout(NOTICEABLE, sources.all_known()).await;
@@ -50,8 +53,8 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
         let workspaces = workspaces.clone();
         // Sources stay known, so the result now is at least as complete.
         let is_complete = watched.iter().all(|watched| watched.is_known());
-        let putting = move || put_together(&shared, &watched, &jobs, workspaces);
-        let Ok(report) = tokio::task::spawn_blocking(putting).await else {
+        let discovering = move || discover(&shared, &watched, &jobs, workspaces);
+        let Ok(report) = tokio::task::spawn_blocking(discovering).await else {
             return;
         };
         let is_told = match is_complete {
@@ -68,11 +71,11 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     }
 }
 
-/// Somebody who follows a session, for whoever has to know how far the reports are.
+/// A follower of a session, with the scans that it has reported.
 #[derive(Debug)]
 pub(crate) struct Follower {
     watched: Vec<Arc<WatchedSource>>,
-    /// The scan of each place that was reported last.
+    /// The scan of each source that was reported last.
     reported: watch::Sender<Vec<u64>>,
 }
 
@@ -87,13 +90,13 @@ impl Follower {
         follower
     }
 
-    /// The latest scan of each place.
+    /// The latest scan of each source.
     fn numbers(&self) -> Vec<u64> {
         self.watched.iter().map(|watched| watched.number()).collect()
     }
 }
 
-/// Waits until everybody who follows has reported what was read by now.
+/// Waits until all followers have reported the scans of now.
 pub(crate) async fn all_reported(shared: &Shared) {
     let followers = {
         let followers = shared.followers.lock();
@@ -111,7 +114,7 @@ pub(crate) async fn all_reported(shared: &Shared) {
     join_all(waiting).await;
 }
 
-fn put_together(shared: &Shared, watched: &[Arc<WatchedSource>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
+fn discover(shared: &Shared, watched: &[Arc<WatchedSource>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
     // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
     let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
     let scanned: Vec<Arc<Discovered>> = watched.iter().map(|watched| watched.now()).collect();
@@ -138,14 +141,14 @@ pub(crate) fn entries(discovered: &Discovered) -> Vec<Customization> {
 
 /// The sources and copies that a follower waits for.
 struct Sources {
-    places: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
+    scans: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
     copies: Vec<watch::Receiver<Copied>>,
 }
 
 impl Sources {
     async fn all_known(&self) {
-        for mut place in self.places.iter().cloned() {
-            let _ = place.wait_for(Option::is_some).await;
+        for mut scan in self.scans.iter().cloned() {
+            let _ = scan.wait_for(Option::is_some).await;
         }
         for mut copy in self.copies.iter().cloned() {
             let _ = copy.wait_for(|copied| !matches!(copied, Copied::Copying(_))).await;
@@ -153,8 +156,8 @@ impl Sources {
     }
 
     fn mark_seen(&mut self) {
-        for place in &mut self.places {
-            place.mark_unchanged();
+        for scan in &mut self.scans {
+            scan.mark_unchanged();
         }
         for copy in &mut self.copies {
             copy.mark_unchanged();
@@ -165,8 +168,8 @@ impl Sources {
     async fn changed(&mut self) -> bool {
         type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
         let mut waiting: Vec<Waiting<'_>> = Vec::new();
-        for place in &mut self.places {
-            waiting.push(Box::pin(changed_or_never(place)));
+        for scan in &mut self.scans {
+            waiting.push(Box::pin(changed_or_never(scan)));
         }
         for copy in &mut self.copies {
             waiting.push(Box::pin(changed_or_never(copy)));
@@ -190,11 +193,11 @@ async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
 pub(crate) async fn tell_common(
     own: Vec<DiscoveredContainer>,
     watched: Vec<Weak<WatchedSource>>,
-    places: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
+    scans: Vec<watch::Receiver<Option<Arc<Discovered>>>>,
     common_now: watch::Sender<Arc<Vec<Customization>>>,
 ) {
     let mut sources = Sources {
-        places,
+        scans,
         copies: Vec::new(),
     };
     loop {

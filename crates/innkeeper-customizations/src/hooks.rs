@@ -1,8 +1,8 @@
 //! Runs the hooks of plugins and workspaces as commands.
 //!
-//! `matching.rs` says which hooks an event is for, `consent.rs` whether people let them run,
-//! `payload.rs` writes their input, `process.rs` runs them, and `outcome.rs` reads their result. What the
-//! agents that they were written for call things is in `vocabulary.rs`.
+//! `matching.rs` finds the hooks of an event, `consent.rs` asks the user whether they may run, `payload.rs` writes their
+//! input, `process.rs` runs them, and `outcome.rs` reads their result. `tool_names.rs` has the names and inputs of tools in
+//! the formats of other agents.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

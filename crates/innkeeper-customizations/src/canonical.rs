@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p12_members_that_were_only_moved_are_the_same_thing() {
+    fn p12_the_order_of_members_does_not_matter() {
         let one = json!({ "name": "inn", "file": ".mcp.json", "entry": { "command": "serve", "args": ["b", "a"] } });
         let moved = json!({ "entry": { "args": ["b", "a"], "command": "serve" }, "file": ".mcp.json", "name": "inn" });
         assert_eq!(canonical_json(one.clone()), canonical_json(moved));

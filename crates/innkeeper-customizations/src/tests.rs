@@ -122,7 +122,7 @@ fn b3_one_file_that_two_directories_lead_to_is_one() {
 }
 
 #[test]
-fn cus28_only_what_whoever_runs_the_host_put_there_is_their_own() {
+fn cus28_only_files_of_the_user_who_runs_the_host_are_their_own() {
     let machine = Machine::new();
     for plugin in [
         "plugins/a",
@@ -353,7 +353,7 @@ fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
 }
 
 #[test]
-fn cus26_what_is_of_no_workspace_is_about_the_files_of_all_of_them() {
+fn cus26_a_rule_of_no_workspace_applies_to_all_workspaces() {
     let machine = Machine::new();
     let rule = "---\npaths:\n  - \"**/*.rs\"\n---\nR.\n";
     machine

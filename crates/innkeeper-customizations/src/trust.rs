@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_trust_is_for_contents_and_a_change_of_them_says_what_changed() {
+    fn p12_trust_covers_contents_and_changes_are_named() {
         let (_directory, file) = file();
         let first = contents(&["one", "two"]);
         assert_eq!(file.status(&subject(), &first).unwrap(), TrustStatus::Unknown);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_the_file_never_grows_beyond_what_is_read_and_answers_outlive_questions() {
+    fn p12_the_trust_file_stays_readable_and_answers_outlive_questions() {
         let (_directory, file) = file();
         let most = 64 << 10;
         let file = TrustFile { most, ..file };
@@ -525,7 +525,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn p12_nobody_else_can_read_or_write_the_decisions() {
+    fn p12_the_trust_file_is_private() {
         use std::os::unix::fs::PermissionsExt as _;
         let (directory, file) = file();
         file.decide(&subject(), &contents(&["one"]), Verdict::Trusted).unwrap();

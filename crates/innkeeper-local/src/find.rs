@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_ignores_is_not_found_and_dot_files_are() {
+    fn ignored_files_are_left_out_and_dot_files_are_found() {
         let root = tree(&[
             "src/main.rs",
             "target/debug/main.rs",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_time_there_is_nothing_and_no_harm() {
+    fn a_zero_budget_finds_no_files() {
         let root = tree(&["a.txt"]);
         assert!(find_files(&[root.path().to_owned()], "", 10, Duration::ZERO).is_empty());
         assert!(find_files(&[PathBuf::from("/no/such/place")], "", 10, LONG).is_empty());

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cmp01_what_is_no_directory_here_is_passed_over() {
+    async fn cmp01_missing_directories_are_skipped() {
         let uris = [
             "https://example.org/x",
             "file://elsewhere/x",

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_this_machine_has_no_path() {
+    fn uris_of_other_machines_have_no_path() {
         for uri in ["file://server/a", "https://example.org/a", "/a", "", "untitled:x"] {
             assert_eq!(to_path(uri), None, "{uri}");
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn res17_what_could_be_read_in_two_ways_is_refused() {
+    fn res17_ambiguous_uris_are_refused() {
         for uri in [
             "file:///a%2Fb",
             "file:///a%2fb",

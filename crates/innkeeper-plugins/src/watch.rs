@@ -392,7 +392,7 @@ mod tests {
 
     /// Beyond the limit of the system it may go on for ever, so it must not take all the time there is.
     #[test]
-    fn d62_whoever_cannot_watch_rests_the_longer_the_longer_a_scan_takes() {
+    fn d62_polling_pauses_grow_with_the_time_of_a_scan() {
         let millis = Duration::from_millis;
         for (took, rests) in [(1, 2_000), (100, 2_000), (500, 10_000), (60_000, 60_000)] {
             assert_eq!(pause(false, millis(took)), millis(rests), "{took}");
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn case_69_a_change_that_somebody_waits_for_is_read_before_they_hear_of_it() {
+    fn case_69_an_awaited_change_is_read_before_done_is_called() {
         let temp = tempfile::tempdir().unwrap();
         let sources = Sources {
             workspaces: vec![temp.path().to_owned()],

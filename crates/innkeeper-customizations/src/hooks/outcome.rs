@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p12_an_input_that_another_hook_made_is_not_what_was_allowed() {
+    fn p12_an_input_changed_by_another_hook_is_not_allowed() {
         let allows = |input: Option<Value>| HookOutcome {
             allow: true,
             input,

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_what_is_too_much_to_look_at_is_not_trusted() {
+    fn p12_contents_beyond_the_limits_are_not_trusted() {
         let directory = tempfile::tempdir().unwrap();
         let big = File::create(directory.path().join("big")).unwrap();
         let few = || Looked {

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_writes_is_not_looked_at_and_what_it_runs_is() {
+    fn files_that_a_command_runs_count_and_those_it_writes_do_not() {
         use Role::{Given, Loads, Runs};
         for (line, word, expected) in [
             ("./x", "./x", &[Runs][..]),

@@ -113,7 +113,7 @@ fn nothing() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn claude_exit_code_2_refuses_with_what_it_said() {
+async fn claude_exit_code_2_denies_with_stderr() {
     let workshop = Workshop::claude("PreToolUse", "Bash", "echo not here >&2; exit 2");
     let outcome = workshop.before_command("rm -r /").await;
     assert_eq!(outcome.deny.as_deref(), Some("not here"));
@@ -192,7 +192,7 @@ async fn cursor_hooks_of_one_tool_hear_of_it_alone() {
 }
 
 #[tokio::test]
-async fn what_a_hook_says_in_json_is_understood() {
+async fn json_output_of_hooks_is_read() {
     let say = |said: Value| format!("echo '{said}'");
     let cases = [
         (
@@ -288,7 +288,7 @@ async fn several_run_and_a_refusal_wins() {
 }
 
 #[tokio::test]
-async fn what_fails_is_told_and_stops_nothing_unless_it_says_so() {
+async fn failures_are_reported_and_block_only_on_request() {
     let broken = json!({ "command": "echo oops >&2; exit 7" });
     let closed = json!({ "command": "echo oops >&2; exit 7", "failClosed": true });
     let missing = json!({ "command": "/nowhere/at/all", "args": [] });
@@ -306,7 +306,7 @@ async fn what_fails_is_told_and_stops_nothing_unless_it_says_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_told_once() {
+async fn invalid_output_is_reported_once() {
     let settings = json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "prompt", "prompt": "Is it done?" }] }], "PreToolUse": [{ "matcher": "(", "hooks": [{ "command": "true" }] }] } });
     let workshop = Workshop::new(&[(".claude/settings.json", &settings.to_string())]);
     let hooks = workshop.own();
@@ -362,7 +362,7 @@ async fn t15_a_hook_sees_no_secret_of_the_host_and_finds_its_directories() {
 /// Some shells drop variables with such names: the one that sets the umask does not come between then.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_hook_gets_all_that_it_declares_and_the_umask_of_people() {
+async fn a_hook_gets_its_declared_variables_and_the_users_umask() {
     use std::os::unix::fs::PermissionsExt as _;
     let hooks = json!([
         { "command": "env", "args": [], "env": { "my-key": "1", "npm.config": "2" } },
@@ -419,7 +419,7 @@ async fn a_flood_of_output_is_bounded_and_an_unread_input_no_problem() {
 }
 
 #[tokio::test]
-async fn p12_a_workspace_runs_nothing_until_people_said_yes_to_that_content() {
+async fn p12_a_workspace_runs_nothing_until_the_user_trusts_its_contents() {
     let workshop = Workshop::claude("Stop", "", "sh scripts/stop.sh");
     workshop.write("scripts/stop.sh", "echo ran >> ran.txt");
     let source = workshop.workspace();
@@ -532,7 +532,7 @@ async fn p12_a_workspace_cannot_allow_itself_anything() {
 }
 
 #[tokio::test]
-async fn p12_a_workspace_that_copies_a_hook_of_people_does_not_take_its_place() {
+async fn p12_a_workspace_copy_of_a_users_hook_does_not_replace_it() {
     let workshop = Workshop::claude("PreToolUse", "", "echo ran >> ran.txt; echo no >&2; exit 2");
     let files = [workshop.workspace(), HookSource::User].map(|source| workshop.hooks_of(&source).files);
     let hooks = workshop.with(files.into_iter().flatten().collect());
@@ -547,7 +547,7 @@ async fn p12_a_workspace_that_copies_a_hook_of_people_does_not_take_its_place() 
 }
 
 #[tokio::test]
-async fn p12_a_yes_from_elsewhere_is_for_what_was_shown_too() {
+async fn p12_a_yes_from_another_client_covers_the_shown_contents() {
     let workshop = Workshop::claude("Stop", "", "sh stop.sh");
     workshop.write("stop.sh", "echo good");
     let hooks = workshop.hooks_of(&workshop.workspace());
@@ -562,7 +562,7 @@ async fn p12_a_yes_from_elsewhere_is_for_what_was_shown_too() {
 }
 
 #[tokio::test]
-async fn what_is_switched_off_neither_hears_nor_runs() {
+async fn disabled_hooks_do_not_run() {
     let workshop = Workshop::claude("Stop", "", "echo ran > ran.txt");
     let hooks = workshop.own();
     for id in [&hooks.files[0].child, &hooks.files[0].container] {

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_a_server_of_a_workspace_starts_only_as_people_saw_it() {
+    fn p12_a_workspace_server_starts_only_with_the_contents_the_user_saw() {
         let (_directory, settings, workspace) = scene();
         let place = workspace.display().to_string();
         let why = check(&settings, &workspace).unwrap_err();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p12_a_decision_in_a_session_is_for_exactly_what_its_question_showed() {
+    async fn p12_a_decision_covers_exactly_the_contents_of_its_question() {
         let (_directory, settings, workspace) = scene();
         let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
         let declared = declarations(&discovered, &settings);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p12_what_people_decide_is_noticed() {
+    async fn p12_decisions_are_noticed() {
         let (_directory, settings, workspace) = scene();
         let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
         let declared = declarations(&discovered, &settings);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p12_what_one_server_notices_first_the_others_of_its_place_notice_as_well() {
+    async fn p12_servers_of_one_subject_share_changes_of_contents() {
         let (_directory, settings, workspace) = scene();
         let servers = r#"{ "mcpServers": { "one": { "command": "sh" }, "two": { "command": "sh" } } }"#;
         std::fs::write(workspace.join(".mcp.json"), servers).unwrap();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_what_is_peoples_own_needs_nobodys_permission() {
+    fn p12_the_users_own_servers_need_no_permission() {
         let (directory, settings, _) = scene();
         let home = directory.path().join("home");
         let plugin = home.join("plugin");
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn p12_what_people_trusted_is_started_and_no_file_of_that_name_elsewhere() {
+    fn p12_a_trusted_server_starts_the_trusted_file_and_no_namesake() {
         let (directory, ..) = scene();
         let other = directory.path().join("other");
         std::fs::create_dir_all(&other).unwrap();

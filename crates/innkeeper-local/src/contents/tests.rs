@@ -32,7 +32,7 @@ async fn there(contents: &KeptContents, session: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn res03_what_is_kept_is_read_by_a_later_life_and_only_by_its_owner() {
+async fn res03_blobs_outlive_a_restart_and_belong_to_their_session() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 1000, 1000);
     contents.keep("s", "aa", content("one\ntwo")).await.unwrap();
@@ -52,7 +52,7 @@ async fn res03_what_is_kept_is_read_by_a_later_life_and_only_by_its_owner() {
 }
 
 #[tokio::test]
-async fn p2_what_a_disposal_left_behind_is_swept() {
+async fn p2_leftovers_of_a_disposal_are_swept() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 1000, 1000);
     for session in ["s", "t"] {
@@ -66,7 +66,7 @@ async fn p2_what_a_disposal_left_behind_is_swept() {
 }
 
 #[tokio::test]
-async fn p2_what_comes_after_the_end_of_its_session_is_not_kept() {
+async fn p2_blobs_of_a_disposed_session_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 1000, 1000);
     contents.open("s");
@@ -100,7 +100,7 @@ async fn f17_beyond_the_bounds_the_oldest_goes() {
 }
 
 #[tokio::test]
-async fn res03_what_is_shared_stays_until_the_last_session_goes() {
+async fn res03_shared_blobs_stay_until_the_last_session_is_disposed() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 1000, 1000);
     for name in ["aa", "bb"] {
@@ -123,7 +123,7 @@ async fn res03_what_is_shared_stays_until_the_last_session_goes() {
 }
 
 #[tokio::test]
-async fn f17_what_is_shared_or_restored_is_as_old_as_it_is_and_the_oldest_go() {
+async fn f17_shared_and_restored_blobs_keep_their_age_and_the_oldest_are_evicted() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 50, 1000);
     let ago = |seconds| SystemTime::now() - std::time::Duration::from_secs(seconds);

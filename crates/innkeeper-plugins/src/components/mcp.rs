@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_disabled_is_off_until_somebody_switches_it_on() {
+    fn a_disabled_server_is_off_until_enabled() {
         for (entry, is_off) in [
             (serde_json::json!({"command": "x", "disabled": true}), true),
             (serde_json::json!({"command": "x", "disabled": false}), false),

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_beside_the_footprint_is_of_no_interest() {
+    fn changes_outside_the_footprint_do_not_matter() {
         let mut footprint = Footprint::default();
         let temp = tempfile::tempdir().unwrap();
         let srv = fs::canonicalize(temp.path()).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_in_too_many_places_happened_anywhere() {
+    fn too_many_changed_paths_become_unknown() {
         let now = Instant::now();
         let mut burst = Burst::begin(now, at("/p/0"));
         for number in 1..MAX_PLACES {

@@ -84,7 +84,7 @@ fn a_changed_command_matters_only_to_those_who_run_it() {
 }
 
 #[test]
-fn d65_broken_and_repaired_again_is_what_it_was() {
+fn d65_a_repaired_file_yields_the_same_tree() {
     let (temp, before) = start();
     write(temp.path(), "one/.plugin/plugin.json", "{");
     let broken = scan(&sources(temp.path()));

@@ -255,7 +255,7 @@ fn an_edit_keeps_the_id_and_a_new_file_name_changes_it() {
 }
 
 #[test]
-fn what_is_more_than_the_bounds_is_said_to_be_missing() {
+fn parts_beyond_the_limits_are_named_as_missing() {
     let temp = tempfile::tempdir().unwrap();
     for number in 0..innkeeper_plugins::limits::MAX_ENTRIES + 1 {
         write(temp.path(), &format!("rules/{number}.x"), "");

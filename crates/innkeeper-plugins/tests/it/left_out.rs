@@ -114,7 +114,7 @@ fn p14_a_directory_of_plugins_that_is_none_or_leads_away_says_so() {
 }
 
 #[test]
-fn a7_what_only_the_entry_of_a_marketplace_holds_is_missed_with_a_word() {
+fn a7_components_only_in_a_marketplace_entry_are_noted_as_missing() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), "p/skills/s/SKILL.md", SKILL);
     let index = r#"{"name": "m", "plugins": [{

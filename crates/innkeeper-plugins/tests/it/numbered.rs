@@ -256,7 +256,7 @@ fn d49_a_directory_that_may_not_be_listed_degrades_only_that() {
 /// Somebody took the right to write away from everybody; that also counts where the host is root.
 #[cfg(unix)]
 #[test]
-fn d52_a_workspace_that_nobody_can_write_to_is_not_writable() {
+fn d52_a_read_only_workspace_is_not_writable() {
     use std::os::unix::fs::PermissionsExt as _;
     let temp = tempfile::tempdir().unwrap();
     let work = temp.path().join("work");

@@ -248,9 +248,9 @@ fn d61_a_plugin_that_is_a_link_can_lead_elsewhere_and_nowhere() {
 
 #[cfg(unix)]
 #[test]
-fn d63_what_is_locked_away_comes_back_when_it_is_unlocked() {
+fn d63_an_unreadable_directory_comes_back_when_readable() {
     use std::os::unix::fs::PermissionsExt as _;
-    if !crate::support::is_kept_out("watched_cases::d63_what_is_locked_away_comes_back_when_it_is_unlocked") {
+    if !crate::support::is_kept_out("watched_cases::d63_an_unreadable_directory_comes_back_when_readable") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -340,7 +340,7 @@ fn d67_a_watcher_that_is_dropped_leaves_no_watches_behind() {
 
 /// A session can end in the middle of a scan. Nobody is told of its outcome.
 #[test]
-fn d67_nobody_is_told_of_a_tree_after_the_watcher_is_dropped() {
+fn d67_no_tree_is_reported_after_the_watcher_is_dropped() {
     let temp = tempfile::tempdir().unwrap();
     for number in 0..300 {
         write(temp.path(), &format!(".claude/skills/s{number}/SKILL.md"), SKILL);

@@ -108,7 +108,7 @@ fn d61_edits_behind_a_link_and_a_link_to_elsewhere_are_noticed() {
 }
 
 #[test]
-fn d55_d56_what_changes_nothing_is_not_told() {
+fn d55_d56_equal_trees_are_not_reported() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), ".github/skills/a/SKILL.md", SKILL);
     let (watched, _) = Watched::start(workspace(temp.path()));

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_new_gets_other_permissions() {
+    fn only_new_directories_get_the_umask() {
         let temp = tempfile::tempdir().expect("a directory");
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("opened");
         let mode = |name: &str| {
@@ -103,7 +103,7 @@ mod tests {
     /// Only where the file system hands the group on; Linux's do.
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_new_in_a_shared_directory_is_shared_as_well() {
+    fn new_directories_inherit_the_group() {
         let temp = tempfile::tempdir().expect("a directory");
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("opened");
         fs::create_dir(temp.path().join("shared")).expect("a directory");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_large_is_not_read() {
+    fn files_beyond_the_limit_are_not_read() {
         let temp = tempfile::tempdir().expect("a directory");
         let file = temp.path().join("file");
         fs::write(&file, "12345").expect("a file");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn res11_links_go_and_what_they_lead_to_stays() {
+    fn res11_deleting_a_symlink_keeps_its_target() {
         let temp = tempfile::tempdir().expect("a directory");
         let path = |name: &str| temp.path().join(name);
         fs::create_dir_all(path("top/a/b")).expect("directories");

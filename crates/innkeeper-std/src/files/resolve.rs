@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn leading_outside_is_told_from_what_may_not_be_opened() {
+    fn paths_outside_are_told_from_denied_ones() {
         let (temp, dir) = opened(&["file"]);
         symlink("/", temp.path().join("root")).expect("a link");
         for path in ["root", "root/etc", "..", "../x"] {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn f20_what_gets_no_name_leaves_nothing() {
+    fn f20_a_temporary_entry_without_a_final_name_is_removed() {
         let (_temp, dir) = opened();
         drop(TempEntry::file(&dir, b"half", None, None).expect("made"));
         drop(TempEntry::create(&dir, |name| dir.create_dir(name).map(|()| name.to_owned())).expect("made"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_left_is_neither_taken_nor_removed() {
+    fn temporary_entries_of_others_are_kept() {
         let (_temp, dir) = opened();
         let all_taken = TempEntry::create(&dir, |name| {
             dir.write(name, "another's")?;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_permissions_of_the_old_or_what_a_umask_leaves() {
+    fn a_new_file_has_the_old_permissions_or_those_of_the_umask() {
         let (temp, dir) = opened();
         let mode = |name: &str| {
             let data = fs::metadata(temp.path().join(name)).expect("there");
@@ -266,7 +266,7 @@ mod tests {
 
     /// Both ways: in one step, and where the file system cannot do that.
     #[test]
-    fn a_name_that_is_taken_is_left_to_who_has_it() {
+    fn rename_to_free_does_not_replace_an_existing_entry() {
         for rename in [rename_to_free, rename_if_free] {
             let (temp, dir) = opened();
             for (kind, target) in [("file", "a"), ("directory", "b"), ("link", "c")] {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t15_of_an_environment_only_what_programs_need_is_passed_on() {
+    fn t15_only_needed_variables_are_passed_on() {
         let host = [
             ("Path", "C:\\Windows"),
             ("SystemRoot", "C:\\Windows"),

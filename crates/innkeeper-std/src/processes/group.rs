@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_ended_process_left_running_is_killed() {
+    async fn children_of_an_ended_process_are_killed() {
         let mut group = shell("sleep 1000 & exit 3");
         let stdout = group.take_stdout().expect("a pipe");
         assert_eq!(group.wait().await.expect("known").code(), Some(3));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_asked_to_end_may_say_goodbye() {
+    async fn a_process_may_exit_on_the_signal() {
         let mut group = shell("trap 'echo bye; exit 0' TERM; sleep 1000 & echo started; wait");
         let mut stdout = BufReader::new(group.take_stdout().expect("a pipe"));
         let mut line = String::new();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_listen_is_killed_and_awaited() {
+    async fn a_process_that_ignores_the_signal_is_killed() {
         use std::os::unix::process::ExitStatusExt as _;
         let mut group = shell("trap '' TERM; echo started; while :; do sleep 1000; done");
         let mut stdout = BufReader::new(group.take_stdout().expect("a pipe"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_not_started() {
+    async fn a_missing_program_is_not_started() {
         let missing = Group::start("/no/such/program", |_| {}).expect_err("not there");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn p12_people_are_shown_all_that_would_run_or_are_not_asked() {
+async fn p12_the_question_shows_everything_that_would_run() {
     let hook = |command: &str| json!({ "command": command, "cwd": "sub", "env": { "LD_PRELOAD": "evil.so" } });
     let settings = |hooks: Vec<Value>| json!({ "hooks": { "Stop": [{ "hooks": hooks }] } }).to_string();
     let workshop = Workshop::new(&[]);
@@ -37,7 +37,7 @@ async fn p12_people_are_shown_all_that_would_run_or_are_not_asked() {
 }
 
 #[tokio::test]
-async fn p12_a_session_uses_so_many_hooks_and_those_of_people_first() {
+async fn p12_a_session_has_a_limit_of_hooks_and_the_users_come_first() {
     let many: Vec<Value> = (0..300)
         .map(|number| json!({ "command": format!("true {number}") }))
         .collect();

@@ -137,7 +137,7 @@ async fn p12_a_trusted_hook_that_writes_into_its_workspace_is_not_asked_about_ag
 }
 
 #[test]
-fn p12_what_a_hook_loads_or_runs_is_asked_about_again_and_what_it_looks_at_is_not() {
+fn p12_changed_programs_are_asked_about_again_and_changed_data_is_not() {
     for (command, file, counts) in [
         ("npx tsx hooks/check.ts", "hooks/check.ts", true),
         ("eslint -c rules.js src/index.js", "rules.js", true),

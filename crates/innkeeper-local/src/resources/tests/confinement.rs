@@ -122,7 +122,7 @@ async fn res17_a_link_that_is_swapped_in_meanwhile_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn sec03_the_hosts_own_data_is_nobodys() {
+async fn sec03_no_client_reaches_the_hosts_own_data() {
     let scene = scene();
     let reaches = scene.project();
     let own = scene.uri("project/.inn/token");
@@ -212,7 +212,7 @@ async fn sec03_no_link_on_the_way_to_the_hosts_own_data_goes() {
 
 /// A client that could create it, or read it once the host has created it, would be an admin after a restart.
 #[tokio::test]
-async fn sec03_what_the_host_will_keep_is_nobodys_before_it_is_there() {
+async fn sec03_paths_of_the_hosts_data_are_refused_before_they_exist() {
     let scene = scene();
     symlink("outside", scene.path("secrets")).expect("a link");
     symlink(scene.path("outside/key"), scene.path("project/key")).expect("a link");

@@ -7,7 +7,7 @@ fn text(scene: &Scene, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn res10_a_link_never_takes_the_name_of_what_it_leads_to() {
+async fn res10_a_symlink_cannot_replace_its_own_target() {
     let scene = scene();
     fs::create_dir(scene.path("project/dir")).expect("a directory");
     fs::write(scene.path("project/dir/real.txt"), "precious").expect("a file");
@@ -41,7 +41,7 @@ async fn res10_a_link_never_takes_the_name_of_what_it_leads_to() {
 }
 
 #[tokio::test]
-async fn res10_what_takes_the_name_of_a_link_leaves_what_the_link_led_to() {
+async fn res10_replacing_a_symlink_keeps_its_target() {
     let scene = scene();
     fs::write(scene.path("project/real.txt"), "precious").expect("a file");
     fs::write(scene.path("project/new.txt"), "new").expect("a file");
@@ -86,7 +86,7 @@ async fn res04_res10_res13_a_link_that_leads_nowhere_has_its_name() {
 }
 
 #[tokio::test]
-async fn res09_a_link_is_listed_as_what_it_leads_to_and_a_name_that_is_no_text_is_not() {
+async fn res09_symlinks_are_listed_as_their_target_and_non_utf8_names_are_left_out() {
     use std::os::unix::ffi::OsStrExt as _;
     let scene = scene();
     fs::create_dir_all(scene.path("project/packages/a/modules")).expect("a directory");

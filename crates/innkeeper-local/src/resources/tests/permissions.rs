@@ -10,7 +10,7 @@ fn mode(scene: &Scene, path: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn what_clients_create_is_open_to_whom_peoples_files_are_open() {
+async fn new_files_have_the_permissions_of_the_users_files() {
     let mut scene = scene();
     scene.resources = scene.resources.with_umask(0o007);
     scene.write("project/new/deep/file", "1").await.expect("written");
@@ -38,7 +38,7 @@ async fn what_clients_create_is_open_to_whom_peoples_files_are_open() {
 }
 
 #[tokio::test]
-async fn what_exists_keeps_its_permissions() {
+async fn existing_files_keep_their_permissions() {
     let mut scene = scene();
     scene.resources = scene.resources.with_umask(0o007);
     for (path, kept) in [("project/src", 0o711), ("project/src/main.rs", 0o604)] {

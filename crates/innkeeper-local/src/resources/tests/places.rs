@@ -45,7 +45,7 @@ async fn res16_a_place_that_is_not_there_is_not_found_and_nothing_to_ask_for() {
 }
 
 #[tokio::test]
-async fn res14_a_grant_behind_a_link_says_what_to_ask_for_instead() {
+async fn res14_a_grant_behind_a_symlink_names_the_path_to_request() {
     let scene = scene();
     symlink("outside", scene.path("link")).expect("a link");
     let granted = scene.reach("link", true, true);
@@ -70,7 +70,7 @@ async fn res14_a_grant_behind_a_link_says_what_to_ask_for_instead() {
 }
 
 #[tokio::test]
-async fn sec04_work_that_nobody_waits_for_stops_and_gives_its_place_back() {
+async fn sec04_abandoned_work_stops_and_releases_its_permit() {
     let scene = scene();
     for _ in 0..2 * MAX_AT_ONCE {
         let work = scene.resources.run_while_waited(&[], |_, _, is_over| {

@@ -5,7 +5,7 @@ use super::*;
 /// Of many who saw the same version one writes, and whoever tries again with what it sees then gets
 /// through: no write is lost, and none is done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn res07_of_many_who_count_up_one_file_each_counts_once() {
+async fn res07_concurrent_increments_with_etags_all_count() {
     const WRITERS: usize = 8;
     const TIMES: usize = 10;
     let scene = Arc::new(scene());
@@ -94,7 +94,7 @@ async fn res17_sec03_no_spelling_of_a_name_leads_to_what_is_out_of_bounds() {
 
 /// While links are swapped under way, everything that changes names stays inside as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn res17_what_is_copied_moved_and_deleted_while_links_are_swapped_stays_inside() {
+async fn res17_copies_moves_and_deletions_stay_inside_while_symlinks_are_swapped() {
     let scene = scene();
     fs::create_dir(scene.path("project/swap")).expect("a directory");
     fs::write(scene.path("project/swap/secret"), "mine").expect("a file");

@@ -139,7 +139,7 @@ async fn wch05_directories_that_were_away_for_a_moment_are_watched_down_to_the_d
 }
 
 #[tokio::test]
-async fn wch01_what_is_too_large_to_watch_is_refused_unless_it_is_excluded() {
+async fn wch01_too_large_trees_are_refused_unless_excluded() {
     let scene = scene();
     for index in 0..12 {
         fs::create_dir_all(scene.path(&format!("project/node_modules/{index}"))).expect("a directory");

@@ -59,7 +59,7 @@ async fn res01_links_that_name_whole_paths_lead_where_they_lead_when_everything_
 }
 
 #[tokio::test]
-async fn sec03_who_may_see_everything_does_not_see_the_hosts_own() {
+async fn sec03_a_grant_for_everything_excludes_the_hosts_own_data() {
     let scene = scene();
     symlink(scene.path("project/.inn"), scene.path("outside/inn")).expect("a link");
     for uri in [scene.uri("project/.inn"), format!("{}/inn", scene.uri("outside"))] {

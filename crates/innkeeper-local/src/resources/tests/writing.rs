@@ -66,7 +66,7 @@ async fn res06_appends_of_many_are_all_there_whole() {
 }
 
 #[tokio::test]
-async fn res07_of_two_who_saw_the_same_version_one_writes() {
+async fn res07_of_two_writers_with_the_same_etag_one_succeeds() {
     let scene = scene();
     let seen = scene
         .resources
@@ -90,7 +90,7 @@ async fn res07_of_two_who_saw_the_same_version_one_writes() {
 }
 
 #[tokio::test]
-async fn res18_what_is_too_long_is_refused() {
+async fn res18_too_long_uris_are_refused() {
     let scene = scene();
     fs::write(scene.path("project/long"), vec![b'x'; 1001]).expect("a file");
     let read = scene.read(&scene.project(), &scene.uri("project/long")).await;

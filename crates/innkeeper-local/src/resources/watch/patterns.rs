@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn wch03_patterns_and_paths_are_relative_to_what_is_watched() {
+    fn wch03_patterns_are_relative_to_the_watched_path() {
         let list = patterns(&["**/node_modules/**", "build", "*.log", "/docs/*.md"]);
         for hit in [
             "node_modules/a",

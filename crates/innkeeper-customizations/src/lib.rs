@@ -41,5 +41,5 @@ pub use explain::Shown;
 pub use hooks::{CommandHooks, HookSettings, HookSource, SourcedHooks};
 pub use local::{HooksOf, LocalCustomizations, SourceDirectories};
 pub use servers::ServerSettings;
-pub use trust::{Contents, Piece, Subject, TrustDecision, TrustFile, TrustKind, TrustStatus, Verdict};
+pub use trust::{Contents, Piece, Subject, TrustFile, TrustKind, TrustRecord, TrustStatus, Verdict};
 pub use wire::{DESCRIPTION, HOOKS};

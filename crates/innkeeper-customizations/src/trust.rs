@@ -144,7 +144,7 @@ pub enum TrustStatus {
 
 /// A decision that is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrustDecision {
+pub struct TrustRecord {
     /// The kind of program.
     pub kind: TrustKind,
     /// Where it comes from.
@@ -162,7 +162,7 @@ pub struct TrustDecision {
 #[derive(Debug, Serialize, Deserialize)]
 struct Document {
     version: u32,
-    decisions: Vec<TrustDecision>,
+    decisions: Vec<TrustRecord>,
 }
 
 /// Where decisions are kept. It is read whenever it is needed, so that what another process wrote holds
@@ -226,7 +226,7 @@ impl TrustFile {
             let problem = format!("they have more than {MAX_PIECES} parts, too many to be remembered");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        let decided = TrustDecision {
+        let decided = TrustRecord {
             kind: subject.kind,
             place: subject.place.clone(),
             verdict,
@@ -252,7 +252,7 @@ impl TrustFile {
     /// # Errors
     ///
     /// When the file is there and cannot be read.
-    pub fn decisions(&self) -> io::Result<Vec<TrustDecision>> {
+    pub fn decisions(&self) -> io::Result<Vec<TrustRecord>> {
         let mut decisions = self.read()?;
         decisions.sort_by(|a, b| (&a.place, a.kind).cmp(&(&b.place, b.kind)));
         Ok(decisions)
@@ -267,7 +267,7 @@ impl TrustFile {
     pub fn change_verdict(&self, place: &str, verdict: Verdict) -> io::Result<usize> {
         let mut count = 0;
         self.change(|decisions| {
-            let is_open = |decided: &TrustDecision| decided.place == place && decided.verdict == Verdict::Asked;
+            let is_open = |decided: &TrustRecord| decided.place == place && decided.verdict == Verdict::Asked;
             let asked: Vec<TrustKind> = decisions
                 .iter()
                 .filter(|decided| is_open(decided))
@@ -298,7 +298,7 @@ impl TrustFile {
         Ok(count)
     }
 
-    fn read(&self) -> io::Result<Vec<TrustDecision>> {
+    fn read(&self) -> io::Result<Vec<TrustRecord>> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -322,7 +322,7 @@ impl TrustFile {
     }
 
     /// Changes the file as a whole: readers see it before or after, and two writers follow one another.
-    fn change(&self, change: impl FnOnce(&mut Vec<TrustDecision>)) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(&mut Vec<TrustRecord>)) -> io::Result<()> {
         let mut private = OpenOptions::new();
         private.create(true).write(true).truncate(false);
         #[cfg(unix)]
@@ -365,7 +365,7 @@ impl TrustFile {
     }
 }
 
-impl TrustDecision {
+impl TrustRecord {
     fn is_about(&self, subject: &Subject) -> bool {
         self.kind == subject.kind && self.place == subject.place
     }
@@ -373,7 +373,7 @@ impl TrustDecision {
 
 /// Forgets the oldest question, else the oldest answer, but not what came last: whoever can have many
 /// questions asked does not undo answers with them.
-fn forget_one(decisions: &mut Vec<TrustDecision>) {
+fn forget_one(decisions: &mut Vec<TrustRecord>) {
     let Some((_, older)) = decisions.split_last() else {
         return;
     };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use innkeeper_customizations::{TrustDecision, TrustFile, Verdict};
+use innkeeper_customizations::{TrustFile, TrustRecord, Verdict};
 
 use crate::cli::{TrustArgs, TrustCommand, TrustListArgs, TrustTargetArgs};
 use crate::config::ConfigFile;
@@ -53,7 +53,7 @@ fn file(common: &CommonArgs) -> Result<TrustFile, Failure> {
     Ok(TrustFile::new(dir.file(FILE_NAME)))
 }
 
-fn decisions(file: &TrustFile) -> Result<Vec<TrustDecision>, Failure> {
+fn decisions(file: &TrustFile) -> Result<Vec<TrustRecord>, Failure> {
     file.decisions().map_err(|error| unusable(file, &error))
 }
 
@@ -107,7 +107,7 @@ fn list(args: &TrustListArgs) -> Result<(), Failure> {
     output.show(&decisions.iter().map(in_words).collect::<String>())
 }
 
-fn in_words(decided: &TrustDecision) -> String {
+fn in_words(decided: &TrustRecord) -> String {
     let verdict = match decided.verdict {
         Verdict::Asked => "asked, not decided",
         Verdict::Trusted => "may run",

@@ -9,7 +9,7 @@ use innkeeper_agents::tour::TourAgent;
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_customizations::{
-    Brought, CommandHooks, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
+    CommandHooks, Discovered, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
 };
 use innkeeper_host::{ContentLimits, Host, HostBuilder, HostError, Limits};
 use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
@@ -137,7 +137,7 @@ fn hooks(trust: &Arc<TrustFile>, umask: u32) -> Arc<HooksOf> {
         umask: Some(umask),
         ..HookSettings::default()
     });
-    Arc::new(move |brought: &Brought| Arc::new(CommandHooks::of(brought, &trust, &settings)))
+    Arc::new(move |discovered: &Discovered| Arc::new(CommandHooks::of(discovered, &trust, &settings)))
 }
 
 /// The first agent is the default: a model that can be used, else the built-in guide.

@@ -55,7 +55,7 @@ async fn existing_files_keep_their_permissions() {
 async fn cus23_a_place_that_is_made_is_no_exception() {
     let mut scene = scene();
     let place = scene.path("home/.agents/skills");
-    scene.resources = scene.resources.making(vec![resource]).with_umask(0o007);
+    scene.resources = scene.resources.making(vec![place]).with_umask(0o007);
     let reaches = scene.reach("home/.agents/skills", true, false);
     let write = scene.writing("home/.agents/skills/mine/SKILL.md", "text");
     scene.resources.write(&reaches, write).await.expect("written");

@@ -440,7 +440,7 @@ mod tests {
         };
         let said = lines(&notes).join("\n");
         assert!(
-            said.contains("not offered, because they need tasks of MCP: research, a"),
+            said.contains("not offered, because they need MCP tasks: research, a"),
             "{said}"
         );
         assert!(!said.contains('\u{1b}'), "{said:?}");

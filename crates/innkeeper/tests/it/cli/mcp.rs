@@ -184,7 +184,7 @@ fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
     scene
         .mcp(&["call", "odd", "echo", "[1]"])
         .code(2)
-        .says("no JSON object");
+        .says("not a JSON object");
     assert!(scene.sessions().is_empty(), "what was opened to call is gone");
 }
 

@@ -174,13 +174,15 @@ fn several_pending_inputs_need_an_id() {
     }
     let sender = send(&home, "/parallel 2", 2);
     home.run(&["approve"]).code(2).says("2 inputs are pending");
-    home.run(&["answer"]).code(5).says("nothing like that");
+    home.run(&["answer"]).code(5).says("no pending input matches");
     home.run(&["approve", "no-such-thing"])
         .code(5)
-        .says("nothing like that");
+        .says("no pending input matches");
     let both = waits(&home, 2);
     home.run(&["approve", id(&both[0])]).code(0);
-    home.run(&["approve", id(&both[0])]).code(5).says("nothing like that");
+    home.run(&["approve", id(&both[0])])
+        .code(5)
+        .says("no pending input matches");
     // A part of an id is enough.
     let (_, tail) = id(&both[1]).rsplit_once('/').unwrap();
     home.run(&["deny", tail]).code(0);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_skipped_is_said_before_the_tests() {
+    fn skipped_scenarios_are_reported_before_the_tests() {
         let all = "the scenarios with real MCP servers from npm are";
         assert_eq!(
             about_real_servers(|_| true),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_stands_in_one_place() {
+    fn an_area_is_contiguous() {
         assert!(parse("A-01\tMUST\ta\tx\nB-01\tMUST\tb\tx\nA-02\tMUST\ta\tx\n").is_err());
     }
 }

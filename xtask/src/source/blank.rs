@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_literals_are_kept_apart() {
+    fn comments_and_literals_become_prose() {
         let prose = take_apart("a \"b\" // c ü\nd /* e\n f */ g").prose;
         let words: Vec<&str> = prose.split_whitespace().collect();
         assert_eq!(words, ["\"b\"", "//", "c", "ü", "/*", "e", "f", "*/"]);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_count_as_what_they_stand_for() {
+    fn escapes_count_as_their_characters() {
         let mut scanner = DeltaScanner::default();
         assert_eq!(content(&mut scanner, &delta(r"a\nb", 1)), "a\nb");
         assert_eq!(content(&mut scanner, &delta(r#"c\"d"#, 2)), "c\"d");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_failures_of_turns_are_told_apart() {
+    fn ends_and_failures_of_turns_are_distinguished() {
         let mut scanner = DeltaScanner::default();
         let complete = r#"{"params":{"action":{"type":"chat/turnComplete","turnId":"t9"}}}"#;
         assert_eq!(

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_told_from_whole_messages() {
+    fn fragments_and_whole_messages_are_distinguished() {
         let kinds = [
             (0x01_u8, FrameKind::Fragment),
             (0x00, FrameKind::Fragment),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_what_it_is_asked_for() {
+    fn the_tool_returns_the_requested_text() {
         let call = json!({ "id": 7, "method": "tools/call", "params": { "name": TOOL, "arguments": { "bytes": 3 } } });
         let answered = answer(&call).unwrap();
         assert_eq!(answered["result"]["content"][0]["text"], "yyy");

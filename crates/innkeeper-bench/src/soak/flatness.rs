@@ -195,7 +195,7 @@ mod tests {
     const MIB: f64 = 1024.0 * 1024.0;
 
     #[test]
-    fn what_wavers_is_flat() {
+    fn noise_counts_as_flat() {
         let figures = run(5, |seconds| 40.0 * MIB + (seconds * 0.7).sin() * 2.0 * MIB);
         assert!(figures.iter().all(|figure| figure.is_flat), "{figures:?}");
     }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_follows_actions_and_ignores_what_its_snapshot_has() {
+    fn a_mirror_applies_actions_newer_than_its_snapshot() {
         let mut mirror = Mirror::default();
         mirror.take_snapshot(&snapshot("first", 1)).unwrap();
         assert_eq!(mirror.take_action(&titled(5, "old")).unwrap(), None);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_differ_in_what_actions_carry_and_in_nothing_else() {
+    fn mirrors_are_compared_by_the_fields_that_actions_carry() {
         let [mut ours, mut theirs] = [Mirror::default(), Mirror::default()];
         ours.take_snapshot(&snapshot("same", 1)).unwrap();
         theirs.take_snapshot(&snapshot("same", 2)).unwrap();

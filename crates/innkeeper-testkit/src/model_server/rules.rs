@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_real_apis_refuse_is_refused() {
+    fn requests_that_real_apis_refuse_are_refused() {
         let chat = |messages: Value| broken_by(&asked(Api::Chat, json!({ "messages": messages })));
         let user = json!({"role": "user", "content": "Hello."});
         let call = |id: &str, name: &str| json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "function": {"name": name, "arguments": "{}"}}]});

@@ -94,7 +94,7 @@ async fn server() -> AuthorizationServer {
 }
 
 #[tokio::test]
-async fn a_person_signs_in_at_any_kind_of_server() {
+async fn a_user_signs_in_at_every_kind_of_server() {
     for path in ["", "/inn"] {
         for is_openid in [false, true] {
             let server = AuthorizationServer::start_below(path).await;
@@ -113,7 +113,7 @@ async fn a_person_signs_in_at_any_kind_of_server() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_back_where_nobody_said() {
+async fn unregistered_redirect_addresses_are_refused() {
     let server = server().await;
     for redirect in [
         "https://evil.test/callback",
@@ -148,7 +148,7 @@ async fn a_code_needs_a_challenge_a_resource_and_consent() {
 }
 
 #[tokio::test]
-async fn a_code_works_once_and_for_whoever_asked_for_it() {
+async fn a_code_works_once_and_only_for_its_client() {
     let server = server().await;
     for (field, value, error) in [
         ("code_verifier", "another-verifier", "invalid_grant"),
@@ -195,7 +195,7 @@ async fn a_client_with_a_secret_proves_itself() {
 }
 
 #[tokio::test]
-async fn tokens_expire_are_refreshed_once_and_taken_back() {
+async fn tokens_expire_are_refreshed_once_and_revoked() {
     let server = server().await;
     let refresh = async |token: &str| {
         let form = [
@@ -240,7 +240,7 @@ async fn tokens_expire_are_refreshed_once_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_protected_server_says_what_is_missing_in_three_ways() {
+async fn a_protected_server_reports_a_missing_token_in_three_ways() {
     for metadata_location in [MetadataLocation::Header, MetadataLocation::WellKnown] {
         let server = AuthorizationServer::start().await;
         let protected = ProtectedServers::start(&server, metadata_location).await;

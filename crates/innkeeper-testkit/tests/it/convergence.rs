@@ -59,7 +59,7 @@ fn plain_seeds_find_no_violation() {
 /// After any crash, everything that was confirmed is there, nothing runs twice, and every client converges (P1, P4, P5,
 /// P6).
 #[test]
-fn p1_p4_p5_p6_hosts_that_die_and_come_back_lose_nothing() {
+fn p1_p4_p5_p6_hosts_that_crash_and_restart_lose_nothing() {
     // Each takes ten times as long as one of the others.
     let seeds = seeds() / 10;
     let tally = run_seeds(seeds, RESTARTS);
@@ -77,7 +77,7 @@ const RESTARTS: RunOptions = RunOptions {
 
 /// Order, timeouts and persistence follow the monotonic clock, and every client converges, also after a restart (P15).
 #[test]
-fn f8_p15_hosts_whose_clock_is_set_again_and_again_converge() {
+fn f8_p15_hosts_converge_while_their_wall_clock_is_set() {
     let plain = RunOptions {
         jumps: true,
         ..RunOptions::default()
@@ -213,7 +213,7 @@ fn coalesced_and_uncoalesced_connections_end_with_the_same_state() {
 }
 
 #[test]
-fn a_run_is_decided_by_its_bytes_alone() {
+fn a_run_depends_on_its_bytes_alone() {
     let bytes = bytes_from_seed(7, RUN_BYTES);
     let first = run(&bytes, RunOptions::default()).expect("no violation");
     for _ in 0..10 {

@@ -50,14 +50,14 @@ fn error(failure: StorageFailure) -> JournalError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_a_journal_in_memory_does_what_every_journal_has_to() {
+async fn p1_the_journal_in_memory_passes_all_scenarios() {
     let ran = journal::all(|| Box::new(Memory(MemoryJournal::mortal(Seq(1_000))))).await;
     println!("{ran} scenarios");
     journal::all(|| Box::new(Memory(MemoryJournal::new()))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_mistake_is_found_by_the_scenario_that_is_about_it() {
+async fn every_broken_journal_fails_its_scenario() {
     // The broken journal without a mistake passes.
     journal::all(|| Box::new(Broken::new(Mistake::None))).await;
     let mut missed = Vec::new();
@@ -74,7 +74,7 @@ async fn every_mistake_is_found_by_the_scenario_that_is_about_it() {
 }
 
 #[tokio::test]
-async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
+async fn a_crash_loses_the_batches_after_the_chosen_one() {
     const SESSION: &str = "ahp-session:/one";
     const CHAT: &str = "ahp-chat:/one";
     let journal = MemoryJournal::mortal(Seq(1_000));
@@ -108,7 +108,7 @@ async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
 }
 
 #[tokio::test]
-async fn what_is_kept_for_replay_alone_is_bounded() {
+async fn the_log_for_replay_is_bounded() {
     const SESSION: &str = "ahp-session:/one";
     const CHAT: &str = "ahp-chat:/one";
     let mut host = HostRun::begin(&Memory(MemoryJournal::new())).await;

@@ -31,7 +31,7 @@ fn every_seeded_bug_is_found() {
 }
 
 #[test]
-fn p1_p4_p5_every_seeded_bug_in_what_is_kept_is_found() {
+fn p1_p4_p5_every_seeded_bug_of_a_journal_is_found() {
     every_bug_is_found(&JournalBug::ALL, |journal_bug| RunOptions {
         restarts: true,
         journal_bug: Some(journal_bug),

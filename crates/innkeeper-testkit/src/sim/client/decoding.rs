@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_is_found_at_any_depth() {
+    fn unknown_fields_are_found_at_any_depth() {
         let known = ahp_types::state::ToolCallState::Unknown(Value::Null);
         assert!(says_unknown(&vec![Some(known)]));
         assert!(!says_unknown(&vec![Some("Unknown(words)")]));

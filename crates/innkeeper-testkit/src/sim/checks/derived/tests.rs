@@ -77,7 +77,7 @@ fn problem(session: &SessionState, chat: &ChatState) -> String {
 }
 
 #[test]
-fn a_true_session_is_not_objected_to() {
+fn a_correct_session_passes() {
     let (session, chat) = asking();
     check(SESSION, &session, &[(&chat, &[])]).expect("nothing is wrong");
 }

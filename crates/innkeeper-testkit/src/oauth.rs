@@ -145,7 +145,7 @@ impl AuthorizationServer {
         self.shared.registry().look_at(token, resource)
     }
 
-    /// A token that nobody had to sign in for.
+    /// Issues a token without a sign-in.
     pub fn give_out(&self, resource: &str, scopes: &[&str]) -> String {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         let lifetime = self.shared.behaviour().lifetime;

@@ -406,7 +406,7 @@ pub fn lives(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z')
 }
 
-/// Waits until a process is gone. Nobody tells when one is that was started by somebody else.
+/// Waits until a process is gone. It polls, because the process is not a child.
 pub async fn gone(pid: u32) {
     let waiting = async {
         while lives(pid) {

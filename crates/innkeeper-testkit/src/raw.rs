@@ -92,7 +92,7 @@ impl RawClient {
         Self::over(stream, request).await
     }
 
-    /// Opens a connection whose kernel takes in little while nobody reads.
+    /// Opens a connection with small kernel buffers.
     pub async fn connect_with_small_buffer(address: &Address) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a small buffer");

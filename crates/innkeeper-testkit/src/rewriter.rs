@@ -46,14 +46,14 @@ impl Rewriter {
         rewriter
     }
 
-    /// Says which sections it wants to rewrite from now on, and waits until everybody knows. Returns the echo.
+    /// Opts in to these sections, waits for the echo and returns it.
     pub async fn announce(&mut self, sections: &[&str]) -> Value {
         let entry = entry(&self.client_id, sections);
         self.dispatch(json!({ "type": "session/activeClientSet", "activeClient": entry }))
             .await
     }
 
-    /// Leaves the session, and waits until everybody knows.
+    /// Leaves the session, and waits for the echo.
     pub async fn leave(&mut self) {
         let client_id = self.client_id.clone();
         self.dispatch(json!({ "type": "session/activeClientRemoved", "clientId": client_id }))
@@ -105,7 +105,7 @@ impl Rewriter {
         request
     }
 
-    /// Whether a request came that nobody has looked at.
+    /// Whether an unread request is there.
     pub async fn was_asked(&mut self) -> bool {
         self.raw.still_works().await;
         self.raw.has_notification(is_request)

@@ -332,7 +332,7 @@ impl Sim {
                 let audience: Vec<ConnId> = to.iter().map(|subscriber| subscriber.conn).collect();
                 self.mutator.notify(&mut self.conns, &audience, &message);
             }
-            // Nobody logs here.
+            // The simulator does not log.
             Effect::ExportLogs { .. } => {}
             Effect::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {

@@ -8,7 +8,7 @@ const UNFINISHED_RULE: &str = "unfinished";
 
 // The patterns are put together from halves, so that this file does not break its own rules.
 
-/// Folders that exist on the machine of whoever wrote the line, whatever follows them.
+/// Folders that exist on the author's machine.
 const MACHINE_FOLDERS: &[&str] = &[concat!("/wo", "rk"), concat!("/ro", "ot")];
 
 /// Folders that hold one folder per user.

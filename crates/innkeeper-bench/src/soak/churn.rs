@@ -92,7 +92,7 @@ impl Churn {
     /// Creates the sessions that sleep.
     pub(crate) async fn put_to_sleep(&self) -> Result<()> {
         let mut client = self.connect("founder").await?;
-        // Nobody is there to be asked.
+        // No user is there to answer.
         let allow = json!({"type": "root/configChanged", "config": {"autoApprove": "autoApprove"}});
         client.dispatch(ROOT, allow).await?;
         for number in 0..SLEEPERS {

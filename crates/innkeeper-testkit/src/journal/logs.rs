@@ -85,7 +85,7 @@ pub fn check_log(channel: &str, said: &[Arc<ActionFrame>], folded: Seq, log: &[S
                 "{channel}: action {last} comes back as other bytes"
             );
         }
-        assert!(frame.at_ms > 0, "{channel}: nobody knows when {last} was accepted");
+        assert!(frame.at_ms > 0, "{channel}: {last} has no time of acceptance");
     }
     assert_eq!(
         rest.next().map(|frame| frame.seq),

@@ -1,5 +1,5 @@
 //! Bugs between the host and its agents: replies that are lost, doubled, late or wrong, and
-//! decisions that nobody made.
+//! decisions that no user made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,7 +204,7 @@ impl Mutator {
         }
     }
 
-    /// A connection of the client that owns a call, if that is somebody else.
+    /// A connection of the client that owns a call, if that is another client.
     fn owner_of(&self, call: &str, conn: ConnId, conns: &Connections) -> Option<ConnId> {
         let (_, _, owner) = self.dealings.calls.get(call)?;
         let owner = owner.as_ref()?;

@@ -7,7 +7,7 @@ use super::mutator::envelope;
 use super::{Mutation, Mutator};
 
 impl Mutator {
-    /// Whether an action about customizations is kept from everybody.
+    /// Whether an action about customizations is dropped.
     pub(super) fn hides(&mut self, frame: &ActionFrame) -> bool {
         let Some(mutation @ (Mutation::KeepSwitchToItself | Mutation::LeaveCustomization)) = self.mutation else {
             return false;

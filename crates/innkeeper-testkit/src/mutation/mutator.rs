@@ -132,11 +132,11 @@ impl Mutator {
         if lost {
             return;
         }
-        let everybody: Vec<ConnId> = match self.strikes(Mutation::NotifyEverybody) {
+        let all: Vec<ConnId> = match self.strikes(Mutation::NotifyEverybody) {
             true => conns.keys().copied().collect(),
             false => audience.to_vec(),
         };
-        for conn in everybody {
+        for conn in all {
             push(conns, conn, Item::Message(Outgoing::Text(message.clone())));
         }
     }
@@ -240,7 +240,7 @@ impl Mutator {
             }
             return push(conns, to, Item::Message(action(&bent)));
         }
-        // A number that nobody else on this connection has, so that only the repetition shows.
+        // A number that is unique on this connection, so that only the repetition shows.
         let has_room = before > 0 && before + 1 < frame.seq.0;
         let repeats = ends_turn && has_room && self.strikes(Mutation::EndTurnTwice)
             || decides && has_room && self.strikes(Mutation::RepeatDecision);

@@ -32,7 +32,7 @@ impl Mutator {
         }
     }
 
-    /// Whether nobody is told which servers a session wants.
+    /// Whether the desired servers of a session are dropped.
     pub(super) fn loses_servers(&mut self, effect: &Effect) -> bool {
         let Effect::WantMcpServers { session, wanted } = effect else {
             return false;

@@ -16,14 +16,11 @@ pub(super) fn answer(shared: &ServerState, query: &HashMap<String, String>) -> A
         return Answer::text(400, "This client is not registered here.");
     };
     let client_id = client_id.to_owned();
-    // Nobody is sent to an address that was not registered: that is how codes are stolen.
+    // A redirect to an unregistered address would let an attacker steal codes.
     let compares_ports = shared.behaviour().compares_ports;
     let may_return_to = |address: &&str| may_return_to(client, address, compares_ports);
     let Some(redirect) = field("redirect_uri").filter(may_return_to) else {
-        return Answer::text(
-            400,
-            "This client did not register the address that it wants people sent back to.",
-        );
+        return Answer::text(400, "The client did not register this redirect address.");
     };
     let behaviour = shared.behaviour();
     let back = |fields: &[(&str, &str)]| {

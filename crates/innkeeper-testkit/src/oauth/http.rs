@@ -104,7 +104,7 @@ impl HttpRequest {
     }
 }
 
-/// The fields of a form or a query. One that is there twice counts for nothing: nobody may send it so (RFC 6749, 3.1).
+/// The fields of a form or a query. A repeated field is ignored: it must not be sent (RFC 6749, 3.1).
 pub(super) fn fields(encoded: &[u8]) -> HashMap<String, String> {
     let mut fields = HashMap::new();
     let mut doubled = Vec::new();
@@ -161,7 +161,7 @@ pub(super) async fn ask(
     );
     let port = url.port().expect("a port");
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-    let stream = stream.unwrap_or_else(|error| panic!("nobody listens at {address}: {error}"));
+    let stream = stream.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .expect("a connection");

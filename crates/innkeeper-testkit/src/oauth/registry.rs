@@ -15,7 +15,7 @@ const CODE_LIFE: Duration = Duration::from_secs(60);
 pub struct Client {
     /// The secret of a confidential client.
     pub secret: Option<String>,
-    /// Where people may be sent back to.
+    /// Allowed redirect addresses.
     pub redirects: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Registry {
         self.requests.push(form);
     }
 
-    /// Something that nobody can guess.
+    /// A random string.
     fn random(&mut self) -> String {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the system has randomness");
@@ -207,7 +207,7 @@ impl Registry {
             return Err("the code is unknown");
         };
         if kept.is_used {
-            // Somebody has stolen it: whatever came of it goes (OAuth 2.1, 4.1.3).
+            // A reused code was stolen: revoke its tokens (OAuth 2.1, 4.1.3).
             self.ended.insert(kept.grant.family);
             return Err("the code was used before");
         }

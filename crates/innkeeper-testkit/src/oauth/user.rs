@@ -8,7 +8,7 @@ use url::Url;
 
 use super::http::{ask, fields};
 
-/// Where people are sent back to. Nobody listens there: the address itself says everything.
+/// The redirect address. Nothing listens there: the address itself carries the code.
 const REDIRECT: &str = "http://127.0.0.1:1/callback";
 const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-a-proof-of-something";
 
@@ -144,7 +144,7 @@ async fn authorize(metadata: &Value, client: &str, resource: &str, scopes: &str)
         ("code_challenge", &challenge),
         ("code_challenge_method", "S256"),
     ]);
-    let back = visit(address.as_str()).await.location.expect("people are sent back");
+    let back = visit(address.as_str()).await.location.expect("a redirect");
     let back = fields(
         Url::parse(&back)
             .expect("an address")

@@ -73,7 +73,7 @@ impl OfficialClient {
         wait.unwrap_or_else(|| panic!("{kind} is gone again"))
     }
 
-    /// Waits until a session waits for nobody.
+    /// Waits until `inputNeeded` of a session is empty.
     pub async fn nothing_waits(&self, session: &str) {
         self.until("nothing waits", |view| view.waits(session).is_empty()).await;
     }

@@ -48,7 +48,7 @@ pub struct Run {
     pub calls: BTreeMap<String, Call>,
     /// Questions without an answer.
     pub questions: BTreeSet<String>,
-    /// When it last spoke, heard something or waited for people, on the monotonic clock.
+    /// When it last sent an event, got a reply or waited for a user, on the monotonic clock.
     pub busy_ms: u64,
     /// Whether it waits to be told its steering message.
     steers: bool,
@@ -103,13 +103,13 @@ impl Call {
 pub enum Phase {
     /// Its input is being written.
     Streaming,
-    /// People are asked.
+    /// It waits for a confirmation.
     Asking,
     /// It runs here, or at the client that owns it.
     Running,
-    /// People are asked to sign in.
+    /// It waits for a sign-in.
     SigningIn,
-    /// People look at its result.
+    /// Its result waits for a confirmation.
     Reviewing,
     /// It is over.
     Over,
@@ -139,7 +139,7 @@ impl Agent {
                 }
                 if *known != start.turns_before {
                     return Err(Violation::new(format!(
-                        "{chat:?} knows {known} turns, and people see {} (TRC-05)",
+                        "{chat:?} knows {known} turns, but the chat has {} (TRC-05)",
                         start.turns_before
                     )));
                 }
@@ -225,7 +225,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The process that ran all of them is gone; nobody hears of them again.
+    /// The process that ran all of them is gone.
     pub fn die(&mut self) {
         let next_id = self.next_id;
         *self = Self {
@@ -292,7 +292,7 @@ impl Agent {
         }
     }
 
-    /// An id nobody has.
+    /// An unused id.
     pub fn fresh_id(&mut self, prefix: &str) -> String {
         self.next_id += 1;
         format!("{prefix}{}", self.next_id)
@@ -315,7 +315,7 @@ impl Agent {
         }
     }
 
-    /// Takes note that time passes while people are asked something, or subagents are at work.
+    /// Notes the time that passes while a user is asked or subagents work.
     pub fn wait(&mut self, now_ms: u64) {
         let waiting = self.waiting_for_subagents();
         for (chat, run) in &mut self.running {
@@ -327,7 +327,7 @@ impl Agent {
 }
 
 impl Run {
-    /// Whether people, or a client, have to do something before it can go on.
+    /// Whether it waits for a user or a client.
     pub fn waits_for_people(&self) -> bool {
         let waits = |call: &Call| match call.phase {
             Phase::Asking | Phase::SigningIn | Phase::Reviewing => true,
@@ -341,7 +341,7 @@ impl Run {
         let silent_ms = now_ms.saturating_sub(self.busy_ms);
         if self.waits_for_people() || silent_ms < limit_ms {
             return Err(Violation::new(format!(
-                "{:?} was ended for a silence of {silent_ms} ms, of which waiting for people is none",
+                "{:?} was ended for a silence of {silent_ms} ms, without waiting for a user",
                 self.turn
             )));
         }
@@ -392,7 +392,7 @@ impl Run {
             }
             (ToolStep::AuthResolved, Phase::SigningIn) => call.phase = Phase::Running,
             (ToolStep::Done { review, .. }, Phase::Streaming | Phase::Running | Phase::Asking) => {
-                // Nobody looks at what its agent says about a call that a client runs.
+                // The host ignores events of the agent about a call that a client runs.
                 let reviewed = *review && call.owner.is_none();
                 call.phase = if reviewed { Phase::Reviewing } else { Phase::Over };
             }

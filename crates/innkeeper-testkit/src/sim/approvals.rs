@@ -81,7 +81,7 @@ impl Approvals {
         self.sessions.insert(session.to_owned(), allowed);
     }
 
-    /// Takes over what people have just set up in a session.
+    /// Takes over the settings of a session after a change.
     pub fn configured(&mut self, session: &str, state: &SessionState) {
         let values = state.config.as_ref().map(|config| &config.values);
         let value = |setting: &str| values.and_then(|values| values.get(setting));
@@ -181,7 +181,7 @@ mod tests {
         let by_people = decided(Some("c"), Some("allow-session"));
         approvals
             .allowed("one", None, &rules("run"), &by_people, false)
-            .expect("people may");
+            .expect("users may");
         assert!(approvals.allowed("one", None, &rules("run"), &by_policy, false).is_ok());
         assert!(
             approvals
@@ -205,7 +205,7 @@ mod tests {
         let by_people = decided(Some("c"), Some("allow-workspace"));
         approvals
             .allowed("one", Some("file:///w"), &rules("run"), &by_people, false)
-            .expect("people may");
+            .expect("users may");
         let by_policy = decided(None, None);
         assert!(
             approvals

@@ -35,15 +35,13 @@ impl Sim {
         {
             rounds += 1;
             if rounds > MAX_ROUNDS {
-                return Err(Violation::new(
-                    "the host always has something to do, and nobody does anything",
-                ));
+                return Err(Violation::new("the host never comes to rest without input"));
             }
             self.advance(deadline.saturating_sub(self.now.mono_ms))?;
             self.read_everything()?;
         }
-        let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
-        for conn in everybody {
+        let all: Vec<ConnId> = self.conns.keys().copied().collect();
+        for conn in all {
             self.expect(conn);
             self.read(conn, usize::MAX)?;
             self.check_views(conn)?;
@@ -149,8 +147,8 @@ impl Sim {
     fn read_everything(&mut self) -> Result<(), Violation> {
         // A message may make a client send another request: a list, or another handshake, once each.
         for _ in 0..3 {
-            let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
-            for conn in everybody {
+            let all: Vec<ConnId> = self.conns.keys().copied().collect();
+            for conn in all {
                 self.read(conn, usize::MAX)?;
             }
         }

@@ -115,8 +115,8 @@ impl Sim {
             true => self.agent.stop(),
             false => self.agent.die(),
         }
-        let everybody: Vec<_> = self.conns.keys().copied().collect();
-        for conn in everybody {
+        let all: Vec<_> = self.conns.keys().copied().collect();
+        for conn in all {
             self.lose(conn);
         }
         let was_read_only = self.store.as_ref().is_some_and(|store| store.read_only);

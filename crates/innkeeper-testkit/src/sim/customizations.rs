@@ -166,7 +166,7 @@ impl Sim {
         found.is_some_and(|entry| entry["type"] == "plugin" || entry["type"] == "mcpServer")
     }
 
-    /// Somebody looks for what a session wants, and reports what there is. The same again is no news.
+    /// Discovery for a session reports its customizations. A repeated report changes nothing.
     pub(super) fn finder_reports(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let followed: Vec<ChannelId> = self.customizations.followed.keys().copied().collect();
         let Some(session) = choices.pick(&followed).copied() else {
@@ -246,7 +246,7 @@ impl Sim {
         for wanted in self.customizations.followed.values() {
             let uri = &*wanted.session_uri;
             let Some(State::Session(state)) = self.core.snapshot(uri).map(|snapshot| snapshot.state) else {
-                return Err(Violation::new(format!("{uri} is looked for, and nobody uses it")));
+                return Err(Violation::new(format!("{uri} is followed, but not used")));
             };
             if !looked_for.insert(uri.to_owned()) {
                 return Err(Violation::new(format!("{uri} is looked for twice")));
@@ -263,7 +263,7 @@ impl Sim {
             };
             let is_heard = self.conns.values().any(|conn| conn.host_subscriptions.contains(uri));
             if self.config.serves_customizations && is_heard && !looked_for.contains(uri) {
-                return Err(Violation::new(format!("{uri} is used, and nobody looks for it")));
+                return Err(Violation::new(format!("{uri} is used, but not followed")));
             }
             self.check_switches(uri, &state.shared())?;
         }
@@ -440,7 +440,7 @@ fn read(entry: &Value) -> Customization {
     serde_json::from_value(entry.clone()).unwrap_or_else(|_| Customization::Unknown(entry.clone()))
 }
 
-/// An entry without what people decided about it.
+/// An entry without its enablement.
 fn unswitched(entry: &Value) -> Value {
     let mut entry = entry.clone();
     let strip = |fields: &mut Map<String, Value>| {

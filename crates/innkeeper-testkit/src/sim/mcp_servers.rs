@@ -46,7 +46,7 @@ impl KnownServers {
 }
 
 impl Sim {
-    /// Something becomes of servers, or people want something of them.
+    /// A server reports, or a user starts or stops one.
     pub(super) fn server_reports(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         (0..=choices.below(4)).try_for_each(|_| self.server_reports_once(choices))
     }
@@ -101,7 +101,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Somebody starts a server, stops it, or does not want to wait for it.
+    /// A user starts a server, stops it, or moves its start to the background.
     fn demand(&mut self, uri: &str, id: &str, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let hears = |conn: &&Connection| conn.ready && conn.host_subscriptions.contains(uri);
         let hearers: Vec<ConnId> = self.conns.values().filter(hears).map(|conn| conn.id).collect();
@@ -129,7 +129,7 @@ impl Sim {
             for shown in self.servers(uri) {
                 let is_stopped = shown["state"]["kind"] == "stopped" && shown["channel"].is_null();
                 if !runs(&shown["id"]) && !is_stopped {
-                    return Err(Violation::new(format!("nobody runs {shown} of {uri}")));
+                    return Err(Violation::new(format!("{shown} of {uri} is not desired")));
                 }
             }
         }

@@ -136,7 +136,7 @@ impl Sim {
             .collect();
         match choices.pick(&ready).copied() {
             Some(conn) => happen(self, conn, choices),
-            // Nobody is: let those who wait read their handshake.
+            // None is: let the waiting clients read their handshake.
             None => {
                 let waiting: Vec<ConnId> = self.conns.keys().copied().collect();
                 waiting.into_iter().try_for_each(|conn| self.read(conn, usize::MAX))
@@ -284,7 +284,7 @@ impl Sim {
                 self.clients[client].version = version;
                 match self.conns.contains_key(&conn) {
                     false => Ok(()),
-                    true => Err(Violation::new("a version nobody speaks was not refused (NEG-06)")),
+                    true => Err(Violation::new("an unsupported version was not refused (NEG-06)")),
                 }
             }
         }

@@ -52,7 +52,7 @@ pub fn run(bytes: &[u8], options: RunOptions) -> Result<Outcome, Violation> {
     let (mut sim, mut choices) = set_up(bytes, options);
     match play(&mut sim, &mut choices, options) {
         Ok(outcome) => Ok(outcome),
-        // A run is decided by its bytes, so it happens again for whoever wants to read it.
+        // A run depends on its bytes alone, so it can be repeated with a trace.
         Err(_) => {
             let (mut sim, mut choices) = set_up(bytes, options);
             sim.keep_trace();
@@ -115,9 +115,9 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
             )));
         }
     }
-    // Everybody leaves for good.
-    let everybody: Vec<ConnId> = sim.conns.keys().copied().collect();
-    for conn in everybody {
+    // All clients leave for good.
+    let all: Vec<ConnId> = sim.conns.keys().copied().collect();
+    for conn in all {
         sim.cut(conn)?;
     }
     sim.advance(sim.grace_ms)?;

@@ -189,7 +189,7 @@ impl Sim {
         Ok(end)
     }
 
-    /// No turn is run twice, whatever happened in between, unless people resume it (P4).
+    /// No turn is run twice unless a user resumes it (P4).
     pub(super) fn check_not_run(&mut self, chat: ChannelId, start: &TurnStart) -> Result<(), Violation> {
         let uri = self.agent.chats().find(|(known, _)| *known == chat);
         let uri = uri.map(|(_, uri)| uri.to_owned()).unwrap_or_default();

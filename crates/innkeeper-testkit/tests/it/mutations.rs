@@ -49,12 +49,12 @@ fn every_bug_is_found<B: Copy + Debug + Send + Sync>(bugs: &[B], options: impl F
                 while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match find(options(*bug)) {
                         Some((seeds, what)) => println!("{bug:?}: {seeds} seeds: {what}"),
-                        None => missed.lock().expect("nobody panics with it").push(*bug),
+                        None => missed.lock().expect("no thread panics while holding it").push(*bug),
                     }
                 }
             });
         }
     });
-    let missed = missed.into_inner().expect("nobody panics with it");
+    let missed = missed.into_inner().expect("no thread panics while holding it");
     assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
 }

@@ -83,7 +83,7 @@ pub async fn clients_are_remembered_latest_last(storage: Box<dyn Storage>) {
     assert_eq!(clients(&host), [("d \"é\"", "4"), ("b", "6"), ("c", "7")]);
 }
 
-/// A journal need not remember everybody, but it never prefers an older client.
+/// A journal need not remember every client, but it never prefers an older one.
 pub async fn of_many_clients_the_latest_are_remembered(storage: Box<dyn Storage>) {
     let host = HostRun::begin(&*storage).await;
     let ids: Vec<_> = (0..1_500).map(|number| format!("client {number}")).collect();

@@ -29,10 +29,14 @@ pub async fn p14_the_first_failure_makes_later_batches_fail_until_the_revival(st
         // The storage would take it, but the batch before is missing.
         for _ in 0..3 {
             let record = host.title(SESSION, "too early");
-            host.append(vec![record]).await.expect_err("nobody revived the journal");
+            host.append(vec![record])
+                .await
+                .expect_err("the journal was not revived");
         }
         let record = host.delta(CHAT, "p", "too early");
-        host.append(vec![record]).await.expect_err("nobody revived the journal");
+        host.append(vec![record])
+            .await
+            .expect_err("the journal was not revived");
         host.journal.flush().await.expect_err("what was appended is lost");
         host.journal.revive().await.expect("the storage was mended");
         host.said

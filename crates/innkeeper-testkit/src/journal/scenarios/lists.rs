@@ -19,7 +19,7 @@ pub async fn the_latest_session_is_first_and_of_equals_the_larger_uri(storage: B
     assert_eq!(host.lease.sessions, expected.len());
 }
 
-/// Page by page, everybody is met exactly once.
+/// The pages contain every session exactly once.
 pub async fn pages_have_neither_gaps_nor_repeats(storage: Box<dyn Storage>) {
     let host = HostRun::begin(&*storage).await;
     let expected = create_many(&host).await;

@@ -210,7 +210,7 @@ pub async fn a_log_that_is_cut_has_no_hole(storage: Box<dyn Storage>) {
     check_log(CHAT, &host.said_in(CHAT), folded, &session.log);
 }
 
-/// Reading waits for what was appended, also if nobody waits for the batch itself.
+/// Reading waits for appended records, also if no caller waits for their batch.
 pub async fn what_was_appended_is_seen_at_once(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;

@@ -75,7 +75,7 @@ pub async fn p5_kept_seq_says_up_to_where_nothing_is_missing(storage: Box<dyn St
     assert_eq!(host.lease.kept_seq, Seq(0), "an empty journal has kept nothing");
     host.create(SESSION, CHAT).await;
     let record = host.title(SESSION, "a title");
-    // Numbers go to things that nobody keeps, too.
+    // Actions that are not persisted take numbers, too.
     host.seq = Seq(host.seq.0 + 7);
     host.keep(vec![record]).await;
     let confirmed = host.seq;

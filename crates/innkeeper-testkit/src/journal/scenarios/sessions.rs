@@ -33,7 +33,7 @@ pub async fn a_session_is_found_by_its_uri_and_by_those_of_its_chats(storage: Bo
     }
 }
 
-/// Documents are nobody's business but the core's.
+/// Documents are opaque to a journal.
 pub async fn documents_come_back_byte_by_byte(storage: Box<dyn Storage>) {
     let host = HostRun::begin(&*storage).await;
     let documents = [
@@ -222,7 +222,7 @@ pub async fn a_removed_session_leaves_nothing(storage: Box<dyn Storage>) {
     check_log(CHAT, &[], host.seq, &session.log);
 }
 
-/// A record about something that is gone is for nobody.
+/// A record about a removed session or chat has no effect.
 pub async fn what_comes_too_late_brings_nothing_back(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;

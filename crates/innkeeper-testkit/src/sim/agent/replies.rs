@@ -27,7 +27,7 @@ pub enum AgentReply {
         /// Its words.
         text: Option<String>,
     },
-    /// People answered.
+    /// A user answered.
     Answered {
         /// The chat's URI.
         chat: String,
@@ -74,7 +74,7 @@ impl Agent {
             }
             Reply::Steering(text) => {
                 if !std::mem::take(&mut run.steers) {
-                    return Err(Violation::new("a steering message that nobody asked for (PEND-04)"));
+                    return Err(Violation::new("an unrequested steering message (PEND-04)"));
                 }
                 Some(AgentReply::Steering {
                     chat: run.chat.clone(),

@@ -28,7 +28,7 @@ impl Agent {
                 .take_if(|call| *call == subagent.call)
                 .map(|_| run.session.clone())
         }) else {
-            return Err(Violation::new(format!("nobody asked for {subagent:?} (CHT-12)")));
+            return Err(Violation::new(format!("{subagent:?} was not requested (CHT-12)")));
         };
         self.uris.insert(subagent.chat, subagent.chat_uri.to_string());
         self.known_turns.insert(subagent.chat, 1);

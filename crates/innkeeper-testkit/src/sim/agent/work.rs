@@ -55,7 +55,7 @@ impl Sim {
         }
     }
 
-    /// Somebody signs in, to something that is asked for or not.
+    /// A user signs in to a requested or another resource.
     pub(in crate::sim) fn authenticate(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let calls = self.agent.runs().flat_map(|run| run.calls.values());
         let asked = calls.filter(|call| call.phase == Phase::SigningIn);
@@ -78,7 +78,7 @@ impl Sim {
             .collect();
         self.note(|| format!("{conn} signs in to {resource} with {token:?}"));
         let wanted = !waiting.is_empty();
-        // AUTH-05: an empty token takes one back, and nobody is told of it.
+        // AUTH-05: an empty token revokes the one before, without a reply to agents.
         self.tokens_due = if token.is_empty() { Vec::new() } else { waiting };
         let command = Command::Authenticate(Box::new(Authenticate {
             resource,

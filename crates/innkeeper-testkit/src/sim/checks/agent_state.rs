@@ -79,7 +79,7 @@ impl Sim {
                 (Some(_), None) if is_held(&head) => {}
                 (Some(turn), None) => {
                     return Err(Violation::new(format!(
-                        "{} shows as running and nobody works on it",
+                        "{} shows as running, but no agent works on it",
                         turn.id
                     )));
                 }
@@ -139,7 +139,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Nobody waits for a client that has left (ACT-08, ACT-11).
+    /// No call waits for a client that has left (ACT-08, ACT-11).
     fn check_owner(&self, run: &Run, id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
         let (Some(owner), true) = (&call.owner, shown.is_running) else {
             return Ok(());
@@ -157,7 +157,7 @@ impl Sim {
         )))
     }
 
-    /// Compares what an agent was told with what everybody can see.
+    /// Compares the replies to an agent with the visible state.
     pub(in crate::sim) fn check_heard(&mut self, heard: &[AgentReply]) -> Result<(), Violation> {
         for heard in heard {
             match heard {
@@ -196,7 +196,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The agent reads the answers that everybody sees in the transcript (INP-04, INP-06).
+    /// The agent gets the answers of the transcript (INP-04, INP-06).
     fn check_answer(&self, chat: &str, id: &str, answer: &Answer) -> Result<(), Violation> {
         let Some((head, _)) = self.host_chat(chat) else {
             return Ok(());
@@ -213,7 +213,7 @@ impl Sim {
             .find(|part| part.response.is_some());
         let Some(part) = answered else {
             return Err(Violation::new(format!(
-                "{id} was answered to its agent and to nobody else"
+                "{id} was answered to its agent, but not in the transcript"
             )));
         };
         let response = match part.response {
@@ -230,7 +230,7 @@ impl Sim {
         let told: Vec<&String> = answer.values.keys().collect();
         if response != answer.response || shown != told {
             return Err(Violation::new(format!(
-                "the agent was told {answer:?}; people said {response:?} and answered {shown:?} (INP-06)"
+                "the agent was told {answer:?}; the user said {response:?} and answered {shown:?} (INP-06)"
             )));
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<'a> Shown<'a> {
                 &call.tool_input,
                 &call.contributor,
             ),
-            // Its agent still waits for the client, which is done and waits for people.
+            // Its agent still waits for the client, which is done and waits for a user.
             ToolCallState::PendingResultConfirmation(call) => {
                 let phase = match owned(&call.contributor) {
                     Some(_) => Phase::Running,
@@ -297,7 +297,7 @@ impl<'a> Shown<'a> {
 fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
     if call.phase != shown.phase || call.owner.as_deref() != shown.owner {
         return Err(Violation::new(format!(
-            "{id} is {:?} of {:?} to its agent and {:?} of {:?} to everybody else",
+            "{id} is {:?} of {:?} to its agent and {:?} of {:?} in the state",
             call.phase, call.owner, shown.phase, shown.owner
         )));
     }
@@ -307,7 +307,7 @@ fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
     };
     match (&call.input, shown_input) {
         (Some(mine), Some(theirs)) if mine != theirs => Err(Violation::new(format!(
-            "{id} runs with {mine} and everybody sees {theirs} (TOOL-06)"
+            "{id} runs with {mine}, but the state shows {theirs} (TOOL-06)"
         ))),
         _ => Ok(()),
     }

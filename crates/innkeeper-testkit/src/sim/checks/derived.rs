@@ -126,7 +126,7 @@ fn chat_bits(chat: &ChatState, waits: &[Value]) -> u32 {
 }
 
 fn check_status(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), String> {
-    // A subagent that failed is for its parent to report, and nothing people can put right in its chat.
+    // The parent reports a failed subagent; users cannot resume its chat.
     let counts = |chat: &ChatState| {
         let is_subagent = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
         !is_subagent || chat.status & ACTIVITY_BITS != SessionStatus::Error.bits()

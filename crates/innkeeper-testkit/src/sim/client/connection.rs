@@ -229,9 +229,7 @@ impl Connection {
             },
             PendingRequest::Authenticate { wanted } => match (&result, wanted) {
                 (Value::Object(fields), true) if fields.is_empty() => Ok(None),
-                (other, _) => Err(Violation::new(format!(
-                    "nobody waits for that token, or not like this: {other}"
-                ))),
+                (other, _) => Err(Violation::new(format!("unexpected answer to a token: {other}"))),
             },
             PendingRequest::Initialize => {
                 let result: ahp_types::commands::InitializeResult = decode(result.take())?;

@@ -25,7 +25,7 @@ pub fn from_list(list: &ListSessionsResult) -> BTreeMap<String, Value> {
 pub fn notification(mirror: &mut Mirror, method: &str, params: &Value) -> Result<(), Violation> {
     if !mirror.channels.contains_key(innkeeper_core::uri::ROOT) {
         return Err(Violation::new(format!(
-            "{method} for somebody who does not subscribe to the root (SUB-05): {params}"
+            "{method} without a subscription to the root (SUB-05): {params}"
         )));
     }
     match method {

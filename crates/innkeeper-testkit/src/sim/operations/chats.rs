@@ -90,15 +90,15 @@ impl Sim {
             .collect()
     }
 
-    /// Nobody may hear of channels that are gone (SUB-19). Says how many there are.
+    /// No connection may get actions of removed channels (SUB-19). Returns how many there are.
     pub(in crate::sim) fn forget_gone(&mut self, before: &[String]) -> usize {
         let gone = before.iter().filter(|uri| self.snapshot(uri).is_none());
         let gone: Vec<String> = gone.cloned().collect();
         if gone.is_empty() {
             return 0;
         }
-        let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
-        for conn in everybody {
+        let all: Vec<ConnId> = self.conns.keys().copied().collect();
+        for conn in all {
             if let Some(connection) = self.conns.get_mut(&conn) {
                 connection.host_subscriptions.retain(|uri| !gone.contains(uri));
             }

@@ -257,12 +257,12 @@ pub(super) const COMMANDS: &[Entry] = &[
     entry(
         "subagent",
         "[<depth>]",
-        "sends a helper, who sends a helper; the last one asks for permission",
+        "starts a subagent, which starts a subagent; the last one asks for confirmation",
     ),
     entry(
         "background",
         "[<seconds>]",
-        "leaves something running, and a helper, when the turn is over",
+        "leaves work and a subagent running when the turn ends",
     ),
     entry("help", "", "lists these commands"),
 ];

@@ -77,9 +77,9 @@ fn line(about: &About, more: &str) -> String {
 fn gate(for_people: bool, for_models: bool) -> String {
     match (for_people, for_models) {
         (true, true) => String::new(),
-        (true, false) => ", for people only".to_owned(),
+        (true, false) => ", for users only".to_owned(),
         (false, true) => ", for models only".to_owned(),
-        (false, false) => ", for nobody".to_owned(),
+        (false, false) => ", for neither users nor models".to_owned(),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn for_subagent(level: u64, depth: u64) -> Vec<PromptSection> {
     vec![
         PromptSection::new(
             "identity",
-            format!("You are helper {level} of {depth} of the tour guide."),
+            format!("You are subagent {level} of {depth} of the tour guide."),
         ),
         PromptSection::new("tone", "Say little."),
         PromptSection::new("tool_instructions", "Before you ring the bell, ask."),

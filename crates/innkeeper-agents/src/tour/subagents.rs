@@ -11,8 +11,10 @@ use innkeeper_host::{
 /// `/subagent`: nested subagents; the innermost asks for confirmation (CHT-12, CHT-25).
 pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), AgentError> {
     match send(events.clone(), 1, depth).await {
-        Ok(()) => say(events, &format!("{depth} helpers later, everything is done.")).await,
-        Err(AgentError::Failed { message, .. }) => say(events, &format!("No helper could be sent: {message}")).await,
+        Ok(()) => say(events, &format!("{depth} subagents later, everything is done.")).await,
+        Err(AgentError::Failed { message, .. }) => {
+            say(events, &format!("No subagent could be started: {message}")).await
+        }
         Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
     }
 }
@@ -20,15 +22,18 @@ pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), Agent
 /// Starts one subagent, which starts the next.
 fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>> {
     Box::pin(async move {
-        let mut call = start(&events, &format!("Sends helper {level} of {depth}")).await?;
-        let spec = WorkerSpec::new(format!("Helper {level}"), format!("You are helper {level} of {depth}."))
-            .kind("helper")
-            .description("Does a part of the work.");
+        let mut call = start(&events, &format!("Starts subagent {level} of {depth}")).await?;
+        let spec = WorkerSpec::new(
+            format!("Subagent {level}"),
+            format!("You are subagent {level} of {depth}."),
+        )
+        .kind("helper")
+        .description("Does a part of the work.");
         let subagent = call.worker(spec).await?;
         let outcome = subagent
             .drive(|events| async move {
                 events.render_prompt(prompt::for_subagent(level, depth)).await?;
-                say(&events, &format!("Helper {level} of {depth} at work. ")).await?;
+                say(&events, &format!("Subagent {level} of {depth} at work. ")).await?;
                 if level < depth {
                     send(events.clone(), level + 1, depth).await?;
                 } else {
@@ -38,11 +43,11 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
             })
             .await;
         let result = match &outcome {
-            Ok(WorkerEnd::Done) => ToolResult::text(format!("Helper {level} is done"), "done"),
+            Ok(WorkerEnd::Done) => ToolResult::text(format!("Subagent {level} is done"), "done"),
             Ok(WorkerEnd::Stopped) => {
-                ToolResult::failed(format!("Helper {level} was stopped"), "somebody stopped the helper")
+                ToolResult::failed(format!("Subagent {level} was stopped"), "the user stopped the subagent")
             }
-            Err(error) => ToolResult::failed(format!("Helper {level} could not do it"), error.to_string()),
+            Err(error) => ToolResult::failed(format!("Subagent {level} failed"), error.to_string()),
         };
         call.complete(result).await?;
         outcome.map(|_| ())
@@ -58,7 +63,7 @@ async fn start(events: &EventSink, message: &str) -> Result<ToolCall, AgentError
 async fn ask(events: &EventSink) -> Result<(), AgentError> {
     let draft = tools::call(events, "ring_bell").start().await?;
     let confirmation = Confirmation {
-        title: Some("May the helper ring the bell?".to_owned()),
+        title: Some("May the subagent ring the bell?".to_owned()),
         ..Confirmation::default()
     };
     match draft
@@ -80,7 +85,7 @@ pub(super) async fn background(events: &EventSink, seconds: u64) -> Result<(), A
         .background("Watering the plants", format!("water --for {seconds}s"))
         .await?;
     watering.during(tokio::time::sleep(time));
-    let mut call = start(events, "Sends a helper who stays").await?;
+    let mut call = start(events, "Starts a subagent that stays").await?;
     let spec = WorkerSpec::new("Night watch", format!("Keep watch for {seconds} s."))
         .kind("watch")
         .detached();

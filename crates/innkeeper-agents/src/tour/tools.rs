@@ -18,7 +18,7 @@ pub(super) const TOOLS: &[(&str, &str, &str)] = &[
     ("read_guest_book", "Read the guest book", "Reads what guests wrote."),
     ("run_errand", "Run an errand", "Fetches something for a guest."),
     ("plan", "Plan", "Keeps a list of what is to be done."),
-    ("send_helper", "Send a helper", "Has somebody else do something."),
+    ("send_helper", "Start a subagent", "Has a subagent do something."),
 ];
 
 fn title(name: &str) -> &'static str {

@@ -44,7 +44,7 @@ async fn cht12_ses18_nested_subagents_ask_through_their_session() {
         "toolCallId": request["toolCall"]["toolCallId"],
     });
     scene.client.dispatch(&chat, action).await;
-    assert_eq!(scene.words().await, "3 helpers later, everything is done.");
+    assert_eq!(scene.words().await, "3 subagents later, everything is done.");
     for chat in others(&scene) {
         scene.client.subscribe(&chat).await;
         let turn = scene.client.view().chat(&chat).expect("mirrored").turns[0].clone();
@@ -59,7 +59,7 @@ async fn cht13_subagents_nested_too_deeply_are_refused() {
     let scene = tour().await;
     scene.begin("/subagent 32").await;
     let words = scene.words().await;
-    assert!(words.starts_with("No helper could be sent: "), "{words}");
+    assert!(words.starts_with("No subagent could be started: "), "{words}");
     scene.client.assert_converged().await;
 }
 

@@ -214,5 +214,5 @@ fn pending_lists_requests_of_nested_subagents() {
     assert!(shown.contains("approval: Ring the bell"), "{shown}");
     home.run(&["approve"]).code(0);
     let sent = sender.wait().code(0).says("a subagent of this turn waits for input");
-    assert!(sent.stdout.contains("3 helpers later"), "{sent:?}");
+    assert!(sent.stdout.contains("3 subagents later"), "{sent:?}");
 }

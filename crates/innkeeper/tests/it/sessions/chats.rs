@@ -240,7 +240,7 @@ async fn cht13_a_session_has_so_many_chats_and_the_host_so_many_sessions() {
     let turn = client.run_turn(SECOND, "t1", "/subagent").await;
     let words = markdown(&turn.response_parts);
     assert!(
-        words.contains("No helper could be sent") && words.contains("at most 2 chats"),
+        words.contains("No subagent could be started") && words.contains("at most 2 chats"),
         "{words}"
     );
     client.assert_converged().await;

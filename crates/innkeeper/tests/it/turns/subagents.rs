@@ -122,7 +122,7 @@ async fn cht12_cancelling_a_chat_stops_all_its_subagents() {
     let listed = client.listed(&uris.session).await;
     assert_eq!(listed.status & 0b1_1111, 1, "SES-21: {listed:?}");
     // Their responses can still be read, and their tool calls still refer to them.
-    assert!(markdown(&client.chat(&workers[0]).turns[0].response_parts).starts_with("Helper 1 of 3"));
+    assert!(markdown(&client.chat(&workers[0]).turns[0].response_parts).starts_with("Subagent 1 of 3"));
     client.run_turn(&uris.chat, "t2", "hello").await;
     client.assert_converged().await;
     client.assert_summary_converged(&uris.session).await;
@@ -158,7 +158,7 @@ async fn cht13_nested_subagents_have_a_depth_limit() {
     let turn = client.run_turn(&uris.chat, "t1", "/subagent 32").await;
     let words = markdown(&turn.response_parts);
     assert!(
-        words.contains("No helper could be sent") && words.contains("deep"),
+        words.contains("No subagent could be started") && words.contains("deep"),
         "{words}"
     );
     client.assert_converged().await;

@@ -304,7 +304,7 @@ async fn lesson_41_an_approval_three_subagents_deep_is_answered_through_the_sess
         .decide(&wait, json!({ "approved": true, "selectedOptionId": "allow-once" }))
         .await;
     let turn = client.turn_end(&uris.chat, "t1").await;
-    assert_eq!(markdown(&turn.response_parts), "3 helpers later, everything is done.");
+    assert_eq!(markdown(&turn.response_parts), "3 subagents later, everything is done.");
     client
         .until("the last helper is done", |view| {
             let chat = view.chat(&asking).expect("mirrored");

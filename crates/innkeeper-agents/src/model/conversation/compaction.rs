@@ -381,7 +381,7 @@ mod tests {
             (all.contains("tabs holds"), all.contains("bell holds"))
         };
         assert_eq!(shortened(Some(&["bell"])), (false, true));
-        assert_eq!(shortened(None), (true, true), "nobody knows what there is");
+        assert_eq!(shortened(None), (true, true), "without known ids all instructions stay");
     }
 
     #[test]

@@ -102,7 +102,7 @@ export class EditorWindow extends ChatWindow {
 
   async showSessions() {
     await this.until('the list of sessions', async () => {
-      if (await this.session('').count()) return true;
+      if (await this.page.locator('.agent-session-item-row:visible').count()) return true;
       await this.command('Show Agent Sessions Sidebar');
       await this.sleep(3000);
       return false;

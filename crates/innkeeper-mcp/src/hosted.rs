@@ -58,11 +58,11 @@ pub struct RunnerSettings {
 /// Runs the MCP servers of a host's sessions. Cloning gives another handle to the same one.
 #[derive(Clone)]
 pub struct McpRunner {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerShared>,
 }
 
 /// The state that all sessions share.
-struct Shared {
+struct RunnerShared {
     settings: RunnerSettings,
     pool: Pool,
     /// Permits for processes that start. Too many at once take so long that each looks as if it hung.
@@ -88,7 +88,7 @@ impl McpRunner {
 
     fn with_tokens(settings: RunnerSettings, tokens: Tokens) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RunnerShared {
                 settings,
                 pool: Pool::default(),
                 starting: Arc::new(Semaphore::new(starts_at_once())),
@@ -165,7 +165,7 @@ impl McpServers for McpRunner {
     }
 }
 
-impl Shared {
+impl RunnerShared {
     /// Returns the token that a server is to use, and schedules its renewal.
     fn token(self: &Arc<Self>, resource: &str) -> Option<Token> {
         let token = self.tokens.get(resource)?.token();

@@ -1,4 +1,4 @@
-//! What stands in the log, and what does not. A program of its own: the log is one for all.
+//! The contents of the log. A program of its own: all threads share one log.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
@@ -14,7 +14,7 @@ use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 use serde_json::json;
 use support::{HttpConfig as _, call, odd, ready, settled, started, until};
 
-/// The odd server itself, when this program is started as one.
+/// The misbehaving server itself, when this program is started as one.
 #[test]
 fn odd_server() {
     innkeeper_testkit::misbehaving_server::serve_if_asked();
@@ -49,7 +49,7 @@ async fn auth12_the_log_has_no_secrets_and_is_bounded() {
         .with_writer(move || writer.clone())
         .init();
 
-    // A token that is refused, by a server that says it again; then one that is good.
+    // A refused token, by a server that repeats it; then a valid one.
     let far = MisbehavingHttpServer::start().await;
     far.set(|behaviour| behaviour.wants_token = true);
     let server = started(far.config());

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::engine::error::Error;
 use crate::engine::resources::{Prompt, Resource};
-use crate::engine::server::{Connection, Server, Shared};
+use crate::engine::server::{Connection, Server, ServerShared};
 use crate::engine::state::List;
 
 /// The time that a list that could not be fetched counts as empty.
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-impl Shared {
+impl ServerShared {
     async fn known_prompts(self: &Arc<Self>) -> Arc<[Prompt]> {
         let fetch = |shared: Arc<Self>| async move { shared.list_prompts().await };
         self.known("prompts", |shared| &shared.offered.prompts, fetch).await

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::error::Error;
 use crate::engine::paging::{Pages, text};
-use crate::engine::server::{Request, Server, Shared};
+use crate::engine::server::{Request, Server, ServerShared};
 
 /// A resource that a server offers.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ impl Server {
     }
 }
 
-impl Shared {
+impl ServerShared {
     pub(crate) async fn list_resources(&self) -> Result<Vec<Resource>, Error> {
         let entries = self.entries("resources", "resources/list", "resources").await?;
         Ok(entries.into_iter().filter_map(|entry| resource(entry, "uri")).collect())

@@ -94,14 +94,14 @@ impl fmt::Debug for Permit {
 /// A server. Clones are handles to the same one; it ends when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
 impl Server {
     /// Prepares a server without starting it. Must be called within a Tokio runtime.
     pub fn new(config: ServerConfig, server_env: ServerEnv) -> Result<Self, ConfigError> {
-        let shared = Arc::new(Shared::new(config, server_env)?);
+        let shared = Arc::new(ServerShared::new(config, server_env)?);
         // Bounded by its users: each waits for its command, or sends it once.
         let (commands, receiver) = mpsc::unbounded_channel();
         tokio::spawn(Actor::new(shared.clone(), receiver).run());
@@ -239,11 +239,11 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &ServerShared {
         &self.shared
     }
 
-    pub(crate) fn shared_arc(&self) -> &Arc<Shared> {
+    pub(crate) fn shared_arc(&self) -> &Arc<ServerShared> {
         &self.shared
     }
 
@@ -265,7 +265,7 @@ pub enum Start {
 
 /// The state that the handles and the task of one server share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub(crate) config: ServerConfig,
     pub(crate) server_env: ServerEnv,
     pub(crate) scrubber: Arc<Scrubber>,
@@ -290,7 +290,7 @@ pub(crate) struct RemoteServer {
     oauth_client_id: Option<String>,
 }
 
-impl Shared {
+impl ServerShared {
     fn new(config: ServerConfig, server_env: ServerEnv) -> Result<Self, ConfigError> {
         let remote = match &config.transport {
             Transport::Stdio(_) => None,

@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::session_server::{ServerTask, SessionServer, StartReason};
-use super::{Shared, convert};
+use super::{RunnerShared, convert};
 use crate::engine::auth::SignInReason;
 use crate::engine::names::unique_names;
 use crate::engine::state::ServerState;
 
 pub(super) struct HostedSession {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerShared>,
     sink: ServerSink,
     /// In the order of the declarations.
     servers: Mutex<Vec<ServerTask>>,
@@ -28,7 +28,7 @@ pub(super) struct HostedSession {
 }
 
 impl HostedSession {
-    pub(super) fn new(shared: Arc<Shared>, sink: ServerSink) -> Self {
+    pub(super) fn new(shared: Arc<RunnerShared>, sink: ServerSink) -> Self {
         Self {
             shared,
             sink,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::apps::{self, Apps};
 use super::tokens::Tokens;
-use super::{Shared, convert, launch, token_renewal};
+use super::{RunnerShared, convert, launch, token_renewal};
 use crate::engine::auth::{SignIn, SignInReason};
 use crate::engine::pool::Lease;
 use crate::engine::secret::Token;
@@ -26,7 +26,7 @@ pub(super) struct ServerTask {
 }
 
 impl ServerTask {
-    pub(super) fn begin(server: Arc<SessionServer>, shared: Arc<Shared>, sink: ServerSink) -> Self {
+    pub(super) fn begin(server: Arc<SessionServer>, shared: Arc<RunnerShared>, sink: ServerSink) -> Self {
         let served = Arc::clone(&server);
         tokio::spawn(async move {
             let ended = served.ended.clone();
@@ -157,7 +157,7 @@ impl SessionServer {
 
     /// Moves the server to other working directories, and returns true if it can stay. A server that only this session
     /// has is told of the new roots. A server that other sessions share, or that would be started elsewhere, cannot stay.
-    pub(super) fn moves_to(&self, shared: &Shared, roots: &[String]) -> bool {
+    pub(super) fn moves_to(&self, shared: &RunnerShared, roots: &[String]) -> bool {
         let mut now = self.roots.lock();
         if *now == roots {
             return true;
@@ -199,7 +199,7 @@ impl SessionServer {
 
     /// Returns the status that clients of the session see. While a call waits because its token does not grant enough, they
     /// see what to sign in for (MCP-07). Other sessions that share the server see it ready.
-    fn status(&self, state: &ServerState, lease: &Lease, shared: &Shared) -> ServerStatus {
+    fn status(&self, state: &ServerState, lease: &Lease, shared: &RunnerShared) -> ServerStatus {
         let asked = self.sign_ins.lock();
         let step_up = asked
             .iter()
@@ -248,7 +248,7 @@ impl SessionServer {
         may && lease.sign_in(resource, token.clone()).is_ok()
     }
 
-    async fn run(&self, shared: &Arc<Shared>, sink: &ServerSink) {
+    async fn run(&self, shared: &Arc<RunnerShared>, sink: &ServerSink) {
         let Some(permission) = &self.wish.declaration.permission.0 else {
             if let Some(lease) = self.take(shared, sink).await {
                 self.follow(&lease, shared, sink).await;
@@ -279,7 +279,7 @@ impl SessionServer {
 
     /// Takes the share of this session. Returns nothing if that failed and was reported, or if the session does not want the
     /// server any more.
-    async fn take(&self, shared: &Arc<Shared>, sink: &ServerSink) -> Option<Arc<ServerLease>> {
+    async fn take(&self, shared: &Arc<RunnerShared>, sink: &ServerSink) -> Option<Arc<ServerLease>> {
         // The roots stay the same until there is a lease.
         let roots = self.roots.lock().clone();
         let prepared = launch::prepare(
@@ -356,7 +356,7 @@ impl SessionServer {
     }
 
     /// Starts the server, and reports its state for as long as the session wants it.
-    async fn follow(&self, lease: &Lease, shared: &Arc<Shared>, sink: &ServerSink) {
+    async fn follow(&self, lease: &Lease, shared: &Arc<RunnerShared>, sink: &ServerSink) {
         let mut events = lease.events();
         match self.start_reason {
             StartReason::SessionOpened => lease.join(),
@@ -430,7 +430,7 @@ impl SessionServer {
 }
 
 /// Returns the facts about a server that is ready.
-fn facts(lease: &Lease, shared: &Shared) -> ServerReport {
+fn facts(lease: &Lease, shared: &RunnerShared) -> ServerReport {
     // The resource may be the address of the server: it is shown only if a client gave a token for it.
     let resource = lease
         .resource()
@@ -452,7 +452,7 @@ mod tests {
     use crate::hosted::{McpRunner, RunnerSettings};
 
     /// A server of a session with these working directories, with its lease.
-    fn leased(shared: &Arc<Shared>, session: &str, transport: &Transport, roots: &[String]) -> SessionServer {
+    fn leased(shared: &Arc<RunnerShared>, session: &str, transport: &Transport, roots: &[String]) -> SessionServer {
         let declaration = ServerDeclaration {
             about: About {
                 name: "inn".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::Shared;
+use super::RunnerShared;
 use super::tokens::StoredToken;
 use crate::engine::auth::Renew;
 use crate::engine::secret::Token;
@@ -36,7 +36,7 @@ enum Renewal {
 }
 
 /// Returns the function with which servers ask for another token.
-pub(super) fn renew(shared: &Arc<Shared>) -> Renew {
+pub(super) fn renew(shared: &Arc<RunnerShared>) -> Renew {
     let shared = Arc::downgrade(shared);
     Renew::new(move |resource, refused| {
         let shared = Weak::clone(&shared);
@@ -57,7 +57,7 @@ pub(super) fn renew(shared: &Arc<Shared>) -> Renew {
     })
 }
 
-impl Shared {
+impl RunnerShared {
     /// Schedules the renewal of a token that a server uses.
     pub(super) fn schedule_renewal(self: &Arc<Self>, resource: &str) {
         let Some(held) = self.tokens.get(resource) else {

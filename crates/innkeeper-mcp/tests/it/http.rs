@@ -40,7 +40,7 @@ async fn the_older_transport_works() {
     let far = MisbehavingHttpServer::start().await;
     let server = ready(far.old_config()).await;
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
-    // The stream is everybody's: an answer that is too large costs its own call (T26).
+    // All requests share the stream: an answer that is too large costs its own call (T26).
     let error = server.call(call("big", json!({}))).await.unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
@@ -192,9 +192,9 @@ async fn p7_requests_of_a_server_that_takes_no_answers_are_bounded() {
         async move { server.call(call("asks", json!({}))).await }
     });
     let asked = settles(|| far.behaviour.lock().unwrap().asks).await;
-    // What is open, and what the buffers of both sides hold: ten kilobytes each.
+    // The open requests, and the buffers of both sides: ten kilobytes each.
     assert!(asked < 5000, "{asked} questions were taken");
-    // It is only this answer that is not read any more.
+    // Only this answer is not read any more.
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
     asking.abort();
     server.stop().await;
@@ -226,7 +226,7 @@ async fn the_older_transport_is_found_without_configuration() {
     config.transport = Transport::Http(remote);
     let server = ready(config).await;
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
-    // One that speaks neither says what it answered.
+    // A server that speaks neither reports its status.
     let nowhere = Remote::new(format!("http://{}/nowhere", far.address));
     let server = started(ServerConfig::new("a", Transport::Http(nowhere)));
     let state = settled(&server).await;

@@ -1,4 +1,4 @@
-//! Start, stop, crash, start again.
+//! Starts, stops, crashes and restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn mcp01_a_server_is_started_and_stopped() {
         _ => None,
     });
     assert_eq!(first.await, ServerState::Starting { blocking: true });
-    // Whoever calls while it starts is served when it is ready.
+    // A call during the start is answered when the server is ready.
     assert_eq!(
         server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
         "a"
@@ -64,7 +64,7 @@ async fn a_server_that_never_introduces_itself_is_an_error() {
     assert!(message.contains("did not introduce itself"), "{message}");
     assert!(message.contains("this is not MCP"), "what it wrote helps: {message}");
     assert!(restarts_in.is_some(), "the machine may have had much to do");
-    // What never introduces itself is given up after a few starts.
+    // A program that never introduces itself is given up after a few starts.
     let given_up = |state: &ServerState| matches!(state, ServerState::Error { restarts_in: None, .. });
     until(&server, given_up).await;
 }
@@ -137,14 +137,14 @@ async fn f3_a_crash_loop_is_given_up_and_reported_without_secrets() {
         6,
         "one start and five more"
     );
-    // Whoever comes later takes it as it is.
+    // A later user takes it as it is.
     server.join();
     server.background();
     let error = server.call(call("echo", json!({}))).await.unwrap_err();
     assert!(matches!(error, Error::NotRunning { .. }), "{error}");
     assert!(given_up(&server.state()), "{:?}", server.state());
     assert_eq!(std::fs::read(starts.path()).unwrap().len(), 6);
-    // Somebody who wants it nevertheless begins anew.
+    // A start on request begins again.
     server.start(Start::Background);
     until(&server, |state| {
         matches!(
@@ -201,10 +201,10 @@ async fn f3_a_crash_at_the_start_is_retried() {
 async fn a_server_that_refuses_one_handshake_gets_the_other() {
     let server = ready(odd("careless")).await;
     assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
-    // One that falls over it.
+    // A server that crashes on discovery.
     let server = started(odd("fragile"));
     until(&server, |state| *state == ServerState::Ready).await;
-    // And one that does not know the older one any more, the newer one.
+    // A server without the older handshake.
     let starts = tempfile::NamedTempFile::new().unwrap();
     let config = with_env(odd("modern-crash-once"), "ODD_STARTS", starts.path().to_str().unwrap());
     let server = started(config);
@@ -218,14 +218,14 @@ async fn a_server_that_ignores_one_handshake_gets_the_other_in_time() {
     config.limits.start_time = Duration::from_secs(6);
     let server = ready(config).await;
     assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
-    // The late answer of one that was only slow counts, and nothing is started twice.
+    // The late answer of a slow server counts, and nothing is started twice.
     let starts = tempfile::NamedTempFile::new().unwrap();
     let mut config = with_env(odd("slow-modern"), "ODD_STARTS", starts.path().to_str().unwrap());
     config.limits.start_time = Duration::from_secs(5);
     let server = ready(config).await;
     assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
     assert_eq!(std::fs::read(starts.path()).unwrap().len(), 1);
-    // It is spoken to as one that was discovered in time.
+    // It is treated like a server that was discovered in time.
     let mut ask = call("ask", json!({}));
     ask.asks = Some(AskSink::new(|ask| ask.answer(Answer::Accepted(None))));
     assert!(server.call(ask).await.unwrap().text().contains("accept"));
@@ -247,7 +247,7 @@ async fn a_server_that_does_not_list_its_tools_is_not_ready() {
         matches!(&state, ServerState::Error { message, .. } if message.contains("did not tell its tools within 2 s")),
         "{state:?}"
     );
-    // One that has none, although it said so, has none.
+    // A server without tools that announces the capability has none.
     let server = ready(odd("no-tools")).await;
     assert!(server.tools().is_empty());
 }
@@ -260,12 +260,12 @@ async fn t15_a_server_ends_with_everything_that_it_started() {
         let pid = server.call(call("family", json!({}))).await.unwrap().text();
         pid.parse::<u32>().unwrap()
     };
-    // When it is stopped.
+    // After a stop.
     let child = family(server.clone()).await;
     assert!(lives(child));
     server.stop().await;
     eventually(|| !lives(child)).await;
-    // When it dies by itself, although its child keeps its output open.
+    // After a crash, although its child keeps its output open.
     server.start(Start::Background);
     until_ready(&server).await;
     let child = family(server.clone()).await;
@@ -274,7 +274,7 @@ async fn t15_a_server_ends_with_everything_that_it_started() {
         .unwrap();
     assert!(matches!(died, Err(Error::Ended { .. })));
     eventually(|| !lives(child)).await;
-    // When nobody has a handle any more.
+    // After the last handle was dropped.
     until(&server, |state| *state == ServerState::Ready).await;
     let child = family(server.clone()).await;
     drop(server);
@@ -289,7 +289,7 @@ async fn a_server_that_does_not_exit_is_killed() {
         panic!()
     };
     stdio.command = "sh".into();
-    // It neither listens to signals nor ends with its input.
+    // It neither handles signals nor ends with its input.
     let script = format!(
         "trap '' TERM; {} --exact odd_server --nocapture; sleep 600",
         this_test.display()
@@ -308,7 +308,7 @@ async fn changed_tools_are_fetched_and_reported() {
     let server = started(odd("changing"));
     let mut events = server.events();
     until_ready(&server).await;
-    // It says so every 20 ms; people are told when there is something new: twice, and the last time.
+    // It reports a change every 20 ms; events come for real changes only: twice, and the last time.
     for _ in 0..3 {
         event(&mut events, |event| {
             matches!(event, Event::ListChanged(List::Tools)).then_some(())
@@ -340,7 +340,7 @@ async fn f17_a_flood_of_log_messages_hides_no_change_of_the_tools() {
     let mut events = server.events();
     until_ready(&server).await;
     eventually(|| server.tools().iter().any(|tool| tool.name == "last")).await;
-    // Whoever listens has not looked yet, and there is more than is kept.
+    // The receiver has not read yet, and there are more events than are kept.
     for line in 0..300 {
         let log = json!({ "level": "info", "data": line });
         server.call(call("log", log)).await.unwrap();

@@ -1,4 +1,4 @@
-//! MCP servers as they are, and as they should not be: real processes, real HTTP on loopback.
+//! The engine with real processes and real HTTP on loopback: servers that behave, and servers that do not.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
@@ -14,7 +14,7 @@ mod sign_in;
 mod stdio;
 mod support;
 
-/// Not a scenario: the odd server itself, when this program is started as one.
+/// Not a scenario: the misbehaving server itself, when this program is started as one.
 #[test]
 fn odd_server() {
     innkeeper_testkit::misbehaving_server::serve_if_asked();

@@ -1,4 +1,4 @@
-//! A session with many servers, on an embedded host: they start a few at a time, and late ones are started again.
+//! A session with many servers, on an embedded host: a few start at a time, and late ones are restarted.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Real servers, from the npm registry: installed once below `target/`, from a lock file.
+//! Real servers from the npm registry: installed once below `target/`, from a lock file.
 //!
-//! Whoever runs them through the host includes this file as well.
+//! The tests of the program include this file as well.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How the kernel writes that a socket listens.
 const LISTENS: &str = "0A";
 
-/// The folder with the servers; nothing where there is no node to run them.
+/// The folder with the servers; nothing without node.
 pub fn servers() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(install).as_deref()
@@ -43,12 +43,12 @@ fn install() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../innkeeper-mcp/tests/servers");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mcp-servers");
     let lock = std::fs::read(source.join("package-lock.json")).unwrap();
-    // One at a time: other tests may be processes of their own.
+    // One at a time: other tests may be other processes.
     let turn = std::fs::File::create(folder.with_extension("lock")).unwrap();
     turn.lock().unwrap();
     std::fs::create_dir_all(&folder).unwrap();
     renew(&source.join("modern.mjs"), &folder.join("modern.mjs"));
-    // Written when everything else is there.
+    // Written last.
     let done = folder.join("done");
     if std::fs::read(&done).is_ok_and(|installed| installed == lock) {
         return Some(folder);
@@ -67,7 +67,7 @@ fn install() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Brings a file up to date in one step: servers of other tests may be reading it.
+/// Replaces a file in one step: servers of other tests may be reading it.
 fn renew(source: &Path, file: &Path) {
     let new = std::fs::read(source).unwrap();
     if std::fs::read(file).is_ok_and(|old| old == new) {
@@ -78,19 +78,19 @@ fn renew(source: &Path, file: &Path) {
     std::fs::rename(aside, file).unwrap();
 }
 
-/// A server that runs beside the test on a port of its own.
+/// A server that runs beside the test, on a port of its own.
 pub struct Beside {
     child: Child,
     port: u16,
 }
 
 impl Beside {
-    /// Starts it on a port that nobody else has, and waits until it listens.
+    /// Starts it on a free port, and waits until it listens.
     pub async fn start(program: &str, mode: Option<&str>) -> Self {
         Self::start_at(0, program, mode).await
     }
 
-    /// The same on a given port, which somebody else may have for a moment; 0 is any.
+    /// Starts it on a given port, which another process may have for a moment; 0 is any.
     async fn start_at(port: u16, program: &str, mode: Option<&str>) -> Self {
         let waiting = async {
             loop {
@@ -104,7 +104,7 @@ impl Beside {
         started.expect("the server listens")
     }
 
-    /// Nothing, if it ends without listening.
+    /// Returns nothing if it ends without listening.
     async fn try_start_at(port: u16, program: &str, mode: Option<&str>) -> Option<Self> {
         let mut child = Command::new("node")
             .arg(program)
@@ -126,7 +126,7 @@ impl Beside {
         None
     }
 
-    /// Ends it, and starts another one at the same address.
+    /// Restarts it at the same address.
     pub async fn again(mut self, program: &str, mode: Option<&str>) -> Self {
         self.leave().await;
         Self::start_at(self.port, program, mode).await
@@ -139,14 +139,14 @@ impl Beside {
         }
     }
 
-    /// An address of it.
+    /// Returns an address of it.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 }
 
-/// The port that a process listens on. The system is asked: some servers say that they listen where they could
-/// not, and whoever else listens there is not the server.
+/// Returns the port that a process listens on, according to the system: some servers claim to listen where they could
+/// not, and another process listens there.
 fn port_of(pid: u32) -> Option<u16> {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let own = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());

@@ -1,4 +1,4 @@
-//! Servers that are shared.
+//! Shared servers.
 
 use innkeeper_mcp::{Event, Pool, Root, Sharing, Start};
 use serde_json::json;
@@ -64,9 +64,9 @@ async fn t16_another_identity_or_another_configuration_is_another_server() {
 async fn a_server_starts_again_only_after_its_last_process_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let pids = directory.path().join("pids");
-    // It does not go when its input ends.
+    // It does not end with its input.
     let config = with_env(odd("stubborn"), "ODD_PIDS", pids.to_str().unwrap());
-    // And is the same server still with another environment.
+    // With another environment it is still the same server.
     let changed = with_env(config.clone(), "X", "y");
     let pool = Pool::default();
     for config in [&config, &config, &changed] {
@@ -105,7 +105,7 @@ async fn a_server_with_one_user_moves_and_is_told_the_roots() {
     });
     assert_eq!(told.await, json!([{ "uri": "file:///b" }]));
 
-    // Who works there from now on shares it, and who works where it was does not.
+    // Users of the new place share it, and users of the old place do not.
     let (there, elsewhere) = (lease("b"), lease("a"));
     assert_eq!(pool.len(), 2);
     drop(there);

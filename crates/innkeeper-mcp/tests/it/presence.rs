@@ -1,4 +1,4 @@
-//! Servers behind an address that go away, and come back.
+//! Servers behind an address that go away and come back.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::{HttpConfig as _, PATIENCE, call, eventually, ready, until};
 use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
-/// A server that is looked for soon when it is gone.
+/// A server that is reconnected quickly.
 fn soon(mut config: ServerConfig) -> ServerConfig {
     config.restart.delay = Duration::from_millis(50);
     config.restart.delay_max = Duration::from_millis(100);
@@ -17,7 +17,7 @@ fn soon(mut config: ServerConfig) -> ServerConfig {
     config
 }
 
-/// Waits until a server is said to be gone, and returns why.
+/// Waits until a server is reported as gone, and returns the reason.
 async fn gone(server: &Server) -> String {
     let state = until(server, |state| matches!(state, ServerState::Error { .. })).await;
     let ServerState::Error { message, restarts_in } = state else {
@@ -162,7 +162,7 @@ async fn f3_a_server_that_answers_anything_is_present() {
         assert!(error.to_string().contains(status.as_str()), "{error}");
     }
     far.set(|behaviour| behaviour.fails_calls = None);
-    // An answer that breaks off is a reason to look, and no more.
+    // An answer that breaks off only triggers a check.
     let error = server.call(call("break", json!({}))).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     eventually(|| far.behaviour.lock().unwrap().pings > 0).await;

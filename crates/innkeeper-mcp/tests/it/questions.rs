@@ -1,4 +1,4 @@
-//! What servers ask, and what they are answered.
+//! Questions of servers, and their answers.
 
 use innkeeper_mcp::{Allowed, Answer, Ask, AskSink, Call, Error, Event, Question, Server};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ async fn a_form_keeps_its_order_and_all_members_of_its_fields() {
     assert_eq!(text, r#"{"action":"accept","content":{"room":"s","extras":"no"}}"#);
 }
 
-/// A call that has the server ask for a model's words; its questions are handed out.
+/// A call during which the server requests a model. Its questions are handed out.
 fn sample(session: &str) -> (Call, mpsc::UnboundedReceiver<Ask>) {
     let (sender, asks) = mpsc::unbounded_channel();
     let mut call = call("sample", json!({ "messages": [] }));
@@ -82,7 +82,7 @@ async fn t16_a_question_that_could_belong_to_another_session_is_declined() {
     assert!(text.contains("calls of several sessions are under way"), "{text}");
     assert!(of_first.try_recv().is_err() && of_second.try_recv().is_err());
 
-    // Calls of one session are no strangers to each other.
+    // Calls of one session may get each other's questions.
     let (third, mut of_third) = sample("one");
     let third = tokio::spawn({
         let server = server.clone();
@@ -116,7 +116,7 @@ async fn mcp16_a_waiting_app_does_not_block_questions_of_its_session() {
     let server = ready(odd("plain")).await;
     let mut events = server.events();
     let waiting = app_calls(&server, "one", "wait");
-    // Its server has it.
+    // The server has the request.
     event(&mut events, |event| matches!(event, Event::Log(_)).then_some(())).await;
 
     let (first, mut of_first) = sample("one");
@@ -129,7 +129,7 @@ async fn mcp16_a_waiting_app_does_not_block_questions_of_its_session() {
     let text = calling.await.unwrap().unwrap().text();
     assert!(text.contains("assistant"), "{text}");
 
-    // T16: an App of one session is a stranger to the calls of another one.
+    // T16: an App of one session has nothing to do with the calls of another one.
     let (second, mut of_second) = sample("two");
     let text = server.call(second).await.unwrap().text();
     assert!(text.contains("calls of several sessions are under way"), "{text}");

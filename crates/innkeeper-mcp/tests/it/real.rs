@@ -1,4 +1,4 @@
-//! Real servers, from the npm registry.
+//! Real servers from the npm registry.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ fn configured(transport: Transport) -> ServerConfig {
     config
 }
 
-/// Somebody who answers everything.
+/// Answers every question.
 fn answering(asked: Arc<Mutex<Vec<Question>>>) -> ServerEnv {
     let asks = AskSink::new(move |ask| {
         asked.lock().unwrap().push(ask.question.clone());
@@ -52,14 +52,14 @@ fn answering(asked: Arc<Mutex<Vec<Question>>>) -> ServerEnv {
     }
 }
 
-/// Everything that the server called "everything" can do, over any transport.
+/// All features of the server "everything", over any transport.
 async fn everything(config: ServerConfig) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let server = started_in(config, answering(asked.clone()));
     until_ready(&server).await;
     let has = |name: &str| server.tools().iter().any(|tool| tool.name == name);
     assert!(has("echo"));
-    // Some tools are there only after it has asked what we offer.
+    // Some tools appear only after it has read our capabilities.
     eventually(|| has("trigger-sampling-request") && has("trigger-elicitation-request")).await;
     let text = async |tool: &str, arguments: Value| server.call(call(tool, arguments)).await.unwrap().text();
 
@@ -143,7 +143,7 @@ async fn a_restarted_real_server_gets_a_new_session() {
     let beside = Beside::start(&program, mode).await;
     let server = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
     let _beside = beside.again(&program, mode).await;
-    // A start that takes long is noticed, and then it is found again; a short one is not.
+    // A slow restart is noticed, and the server is found again; a short one is not noticed.
     let echoed = loop {
         match server.call(call("echo", json!({ "message": "hi" }))).await {
             Ok(echoed) => break echoed,
@@ -189,7 +189,7 @@ async fn mcp20_the_resource_of_an_app_can_be_read() {
             .structured
             .is_some()
     );
-    // What the client of an App does with the side channel.
+    // The requests that the client of an App sends over the side channel.
     let allowed = Allowed {
         tools: true,
         resources: true,
@@ -238,7 +238,7 @@ async fn a_server_of_2026_on_the_official_sdk() {
         assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
         let text = async |tool: &str, arguments: Value| server.call(call(tool, arguments)).await.unwrap().text();
         assert_eq!(text("add", json!({ "a": 1, "b": 2 })).await, "3");
-        // Refused over HTTP, unless the argument is sent as a header too.
+        // The server refuses it over HTTP, unless the argument is sent as a header too.
         assert_eq!(text("where", json!({ "region": "eu" })).await, "eu");
         assert_eq!(text("greet", json!({})).await, "Hello, Ada!");
     }

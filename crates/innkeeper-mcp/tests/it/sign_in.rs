@@ -1,4 +1,4 @@
-//! Signing in: the three reasons, at the start and in the middle of a call.
+//! Signing in: the three reasons, at the start and during a call.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn scopes(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Signs in as a client of the host would: from what it is told, and nothing else.
+/// Signs in as a client of the host would, with the information that it gets.
 async fn sign_in(far: &MisbehavingHttpServer, server: &Server, needed: &SignIn) -> String {
     let wanted = needed.required_scopes.clone().unwrap_or_else(|| scopes(&["read"]));
     let token = far.token(&needed.resource.authorization_servers[0], &wanted).await;
@@ -25,7 +25,7 @@ async fn sign_in(far: &MisbehavingHttpServer, server: &Server, needed: &SignIn) 
     token
 }
 
-/// A token that is known to grant something.
+/// A token that grants something.
 fn granting(token: String, names: &[&str]) -> Token {
     let mut token = Token::new(token);
     token.scopes = Some(scopes(names));
@@ -181,7 +181,7 @@ async fn a_call_waits_while_its_server_waits_for_a_token() {
     let needed = needed.await;
     sign_in(&far, &server, &needed).await;
     assert_eq!(calling.await.unwrap().unwrap().text(), "echo done");
-    // A list does not wait: nobody would see why.
+    // A list does not wait: users would not see why.
     far.set(|behaviour| behaviour.tokens.clear());
     let refused = server.prompt("a", serde_json::Map::new()).await.unwrap_err();
     assert!(matches!(refused, Error::SignInNeeded { .. }), "{refused}");
@@ -253,7 +253,7 @@ async fn mcp05_a_server_whose_metadata_hangs_can_be_stopped() {
     });
     let server = started(far.config());
     eventually(|| far.behaviour.lock().unwrap().hanging > 0).await;
-    // The metadata is waited for longer than this.
+    // Fetching the metadata takes longer than this.
     let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), server.stop()).await;
     assert!(stopped.is_ok());
     assert_eq!(server.state(), ServerState::Stopped);
@@ -345,10 +345,10 @@ async fn t16_unavailable_metadata_changes_nothing_and_another_resource_removes_t
     assert!(!seen[before].contains_key("authorization"), "it was for something else");
 }
 
-/// Where the server stands that is to get tokens.
+/// The server that is to get tokens.
 type Slot = Arc<Mutex<Option<Server>>>;
 
-/// Gives a server the next of these tokens each time it refuses one, and counts how often it was asked.
+/// Gives a server the next of these tokens each time it refuses one, and counts the requests.
 fn renewing(tokens: &[&str]) -> (ServerEnv, Slot, Arc<Mutex<Vec<String>>>) {
     let (server, asked) = (Arc::new(Mutex::new(None::<Server>)), Arc::new(Mutex::new(Vec::new())));
     let next = Mutex::new(tokens.iter().rev().map(|token| (*token).to_owned()).collect::<Vec<_>>());
@@ -390,7 +390,7 @@ async fn an_expired_token_is_renewed_before_users_are_asked() {
     let state = settled(&server).await;
     assert_eq!(state, ServerState::Ready);
     assert_eq!(*asked.lock().unwrap(), [far.url()]);
-    // And in the middle of a call.
+    // And during a call.
     far.set(|behaviour| {
         behaviour.tokens.clear();
         behaviour.tokens.insert("third".to_owned(), scopes(&["read"]));

@@ -67,14 +67,14 @@ async fn a_cancelled_call_ends_and_the_server_is_told() {
     server.call(call("echo", json!({}))).await.unwrap();
     cancel.cancel();
     assert!(matches!(calling.await.unwrap(), Err(Error::Cancelled)));
-    // And so is a call that nobody waits for any more. It is sent first.
+    // The same for a call that was dropped. It is sent first.
     tokio::select! {
         biased;
         _ = server.call(call("wait", json!({}))) => panic!("it is never answered"),
         echo = server.call(call("echo", json!({}))) => drop(echo.unwrap()),
     }
     server.call(call("echo", json!({}))).await.unwrap();
-    // Both are told on its standard error, which is shown when it dies.
+    // Both are on its standard error, which is shown when it crashes.
     let died = server.call(call("die", json!({}))).await.unwrap_err().to_string();
     assert_eq!(died.matches("told to stop").count(), 2, "{died}");
 }
@@ -97,7 +97,7 @@ async fn progress_is_reported_and_keeps_a_call_alive() {
     let server = ready(odd("plain")).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut slow = call("progress", json!({ "steps": 20 }));
-    // Each step is far within the time, also where the machine is busy; all of them are not.
+    // Each step is far within the timeout, also on a busy machine; all of them are not.
     slow.time = Some(Duration::from_secs(5));
     let take = seen.clone();
     slow.progress = Some(ProgressSink::new(move |progress| take.lock().unwrap().push(progress)));
@@ -117,7 +117,7 @@ async fn a_large_result_is_shown_in_part_and_kept_whole() {
     assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 1_000_000);
 }
 
-/// The most memory that this process ever had; nothing where that cannot be found out.
+/// Returns the peak memory of this process; nothing where that is unknown.
 fn most_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -132,7 +132,7 @@ async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
     let big = server.call(call("big", json!({ "bytes": 100_000_000 })));
     let error = tokio::time::timeout(PATIENCE, big).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
-    // A message has 16 MiB at most, and growing it may take as much again. Where the test has a process of its own,
+    // A message has 16 MiB at most, and growing the buffer may take as much again. If the test has a process of its own,
     // nothing else is counted.
     let grown = most_memory().saturating_sub(before);
     assert!(
@@ -172,7 +172,7 @@ async fn p7_requests_of_a_server_that_never_reads_are_bounded() {
         let count = std::fs::read_to_string(&file).unwrap_or_default();
         count.parse().unwrap_or_default()
     });
-    // What is open, what waits in queues, and what pipes and buffers hold: half a kilobyte each.
+    // The open requests, the queues, the pipes and the buffers: half a kilobyte each.
     let asked = asked.await;
     assert!(asked < 5000, "{asked} questions were taken");
     server.stop().await;
@@ -253,7 +253,7 @@ async fn f17_lists_are_cached_and_a_silent_server_is_asked_once() {
         .prompt(first.last().unwrap(), serde_json::Map::new())
         .await
         .unwrap();
-    // It said that they changed.
+    // It reported a change.
     while names().await == first {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -266,7 +266,7 @@ async fn f17_lists_are_cached_and_a_silent_server_is_asked_once() {
         let waiting = tokio::time::timeout(Duration::from_millis(50), mute.known_prompts());
         assert!(waiting.await.is_err(), "it does not answer");
     }
-    // It reads one thing after the other: what it was asked before this, it has counted.
+    // It reads one message after the other: earlier requests have been counted.
     mute.call(call("echo", json!({}))).await.unwrap();
     assert_eq!(std::fs::read_to_string(&lists).unwrap(), "x");
 }
@@ -296,7 +296,7 @@ async fn numbers_keep_all_digits_in_both_directions() {
     let names: Vec<&String> = structured.as_object().unwrap().keys().collect();
     assert_eq!(names, ["z", "a"]);
     assert_eq!(structured["a"].to_string(), "110000.00000000001");
-    // What is held exactly needs no text.
+    // A number that is held exactly needs no text.
     let outcome = server
         .call(call("echo", json!({ "text": "x", "n": 0.1 })))
         .await

@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! Shared parts of the scenarios.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use innkeeper_mcp::{
 use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 use serde_json::{Map, Value};
 
-/// Longer than anything takes; a scenario that waits so long has failed.
+/// A scenario that waits for this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The odd server of a kind.
+/// Returns a configuration of the misbehaving server.
 pub fn odd(kind: &str) -> ServerConfig {
     let this_test = std::env::current_exe().unwrap();
     let mut stdio = Stdio::new(this_test.to_str().unwrap(), ["--exact", "odd_server", "--nocapture"]);
@@ -52,7 +52,7 @@ impl HttpConfig for MisbehavingHttpServer {
     }
 }
 
-/// Limits for scenarios: none of them waits long for what does not come.
+/// Limits for scenarios: none of them waits long for nothing.
 pub fn limits() -> Limits {
     Limits {
         change_rest: Duration::from_millis(50),
@@ -77,7 +77,7 @@ pub fn server_env() -> ServerEnv {
     }
 }
 
-/// A server that was started.
+/// Returns a server that was started.
 pub fn started(config: ServerConfig) -> Server {
     started_in(config, server_env())
 }
@@ -88,7 +88,7 @@ pub fn started_in(config: ServerConfig, server_env: ServerEnv) -> Server {
     server
 }
 
-/// A server that is ready.
+/// Returns a server that is ready.
 pub async fn ready(config: ServerConfig) -> Server {
     let server = started(config);
     until_ready(&server).await;
@@ -100,7 +100,7 @@ pub async fn until_ready(server: &Server) {
     assert_eq!(state, ServerState::Ready);
 }
 
-/// What becomes of a start.
+/// Waits for the result of a start.
 pub async fn settled(server: &Server) -> ServerState {
     until(server, |state| {
         !matches!(state, ServerState::Starting { .. } | ServerState::Stopped)
@@ -116,7 +116,7 @@ pub async fn until(server: &Server, condition: impl FnMut(&ServerState) -> bool)
     }
 }
 
-/// The next event that is looked for.
+/// Waits for an event.
 pub async fn event<T>(events: &mut Events, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     let waiting = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -137,12 +137,12 @@ pub fn no_arguments() -> Map<String, Value> {
     Map::new()
 }
 
-/// Waits until something is so that nobody tells.
+/// Polls a condition that has no event.
 pub async fn eventually(condition: impl FnMut() -> bool) {
     eventually_within(PATIENCE, condition).await;
 }
 
-/// The same for what takes longer than most.
+/// The same with another timeout.
 pub async fn eventually_within(time: Duration, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
@@ -152,7 +152,7 @@ pub async fn eventually_within(time: Duration, mut condition: impl FnMut() -> bo
     tokio::time::timeout(time, waiting).await.expect("it happens");
 }
 
-/// The most servers that started at the same time, according to the file of `ODD_BUSY`.
+/// Returns the highest number of servers that started at the same time, according to the file of `ODD_BUSY`.
 pub fn most_at_once(noted: &str, counts: impl Fn(&str) -> bool) -> usize {
     let (mut at_once, mut most) = (0_usize, 0);
     for line in noted.lines() {
@@ -167,7 +167,7 @@ pub fn most_at_once(noted: &str, counts: impl Fn(&str) -> bool) -> usize {
     most
 }
 
-/// Waits until a number does not grow any more, and hands it back.
+/// Waits until a number does not grow any more, and returns it.
 pub async fn settles(mut count: impl FnMut() -> usize) -> usize {
     let waiting = async {
         let mut last = 0;
@@ -183,7 +183,7 @@ pub async fn settles(mut count: impl FnMut() -> usize) -> usize {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it has an end")
 }
 
-/// Whether a process lives; one that was ended and waits to be buried does not.
+/// Returns true if a process lives. A zombie does not.
 pub fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::{SignIn, SignInReason};
 use crate::engine::secret::Token;
-use crate::engine::server::Shared;
+use crate::engine::server::ServerShared;
 
 /// Called when a server does not accept its token any more. Sets another one with
 /// [`Server::sign_in`](crate::Server::sign_in), if there is one, and returns true if it did.
@@ -29,7 +29,7 @@ impl fmt::Debug for Renew {
     }
 }
 
-impl Shared {
+impl ServerShared {
     /// Returns true if the server has another token now than the refused one. A token that does not grant enough is not
     /// replaced: the next one would not grant more.
     pub(crate) async fn renewed(&self, sign_in: &SignIn) -> bool {

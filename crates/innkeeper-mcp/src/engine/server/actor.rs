@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::connect::{ConnectFailure, Connected, connect};
-use super::{Shared, Start};
+use super::{ServerShared, Start};
 use crate::engine::state::{Event, List, ServerState};
 use crate::engine::wire::{Challenged, Process};
 
@@ -34,7 +34,7 @@ pub(super) enum Command {
 
 /// Owns one server.
 pub(super) struct Actor {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     commands: mpsc::UnboundedReceiver<Command>,
     /// The number of restarts in a row after crashes.
     restarts: u32,
@@ -75,7 +75,7 @@ enum WaitEnd {
 }
 
 impl Actor {
-    pub(super) fn new(shared: Arc<Shared>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+    pub(super) fn new(shared: Arc<ServerShared>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
         Self {
             shared,
             commands,
@@ -383,7 +383,7 @@ impl Actor {
 }
 
 /// Waits for a permit to start a process. A server behind an address needs none.
-async fn room_to_start(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+async fn room_to_start(shared: &ServerShared) -> Option<OwnedSemaphorePermit> {
     let starting = shared
         .server_env
         .starting
@@ -394,7 +394,7 @@ async fn room_to_start(shared: &Shared) -> Option<OwnedSemaphorePermit> {
 }
 
 /// Waits until the processes that must end first have ended, or the time for that is over.
-async fn wait_for_others(shared: &Shared) {
+async fn wait_for_others(shared: &ServerShared) {
     let all = async {
         for other in &shared.server_env.after {
             other.cancelled().await;

@@ -14,7 +14,7 @@ use super::connection::{AttemptFailure, Connection, why_ended};
 use super::follow::{follow, listen};
 use super::handshake::{ClientInfo, Handshake, HandshakeFailure, Patience, introduce};
 use super::presence::watch_presence;
-use super::{RemoteServer, Shared};
+use super::{RemoteServer, ServerShared};
 use crate::engine::config::{Limits, Stdio, Transport};
 use crate::engine::error::Error;
 use crate::engine::state::{List, ServerInfo};
@@ -72,7 +72,7 @@ pub(super) enum ConnectFailure {
 
 /// Starts a server and waits until it has introduced itself and listed its tools.
 pub(super) async fn connect(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerShared>,
     is_old: bool,
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
@@ -102,7 +102,7 @@ struct Opened {
 }
 
 async fn connect_once(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerShared>,
     handshake: Handshake,
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
@@ -174,7 +174,7 @@ async fn list_tools(connection: &Connection, limits: &Limits) -> Result<Vec<Tool
 
 /// Opens a connection and has the server introduce itself.
 async fn open(
-    shared: &Shared,
+    shared: &ServerShared,
     handshake: Handshake,
     slot: &ProcessSlot,
     changes: &mpsc::Sender<List>,
@@ -206,7 +206,7 @@ async fn open(
 }
 
 async fn open_sse(
-    shared: &Shared,
+    shared: &ServerShared,
     remote: &RemoteServer,
     changes: &mpsc::Sender<List>,
 ) -> Result<Opened, ConnectFailure> {
@@ -221,7 +221,10 @@ async fn open_sse(
 }
 
 /// Returns the handler of a connection that is about to be opened, and the channel to it.
-fn new_handler(shared: &Shared, changes: &mpsc::Sender<List>) -> (ClientHandler, Inbox, mpsc::Receiver<Received>) {
+fn new_handler(
+    shared: &ServerShared,
+    changes: &mpsc::Sender<List>,
+) -> (ClientHandler, Inbox, mpsc::Receiver<Received>) {
     let requests = Arc::new(InboundRequests::default());
     let credentials = shared.remote.as_ref().map(|remote| remote.credentials.clone());
     let (inbox, receiver) = Inbox::new(requests.clone(), credentials);
@@ -274,7 +277,7 @@ fn may_be_older(failure: &HandshakeFailure) -> bool {
 }
 
 fn start_process(
-    shared: &Shared,
+    shared: &ServerShared,
     stdio: &Stdio,
     slot: &ProcessSlot,
     inbox: Inbox,
@@ -302,7 +305,7 @@ fn start_process(
     Ok((transport, process))
 }
 
-async fn explain_process(shared: &Shared, process: &Process, failure: HandshakeFailure) -> ConnectFailure {
+async fn explain_process(shared: &ServerShared, process: &Process, failure: HandshakeFailure) -> ConnectFailure {
     match failure {
         HandshakeFailure::Failed(_) => {
             let why = why_ended(process, &shared.scrubber).await;
@@ -354,7 +357,7 @@ fn without_tools(limits: &Limits, error: &Error) -> String {
     }
 }
 
-fn never_answered(shared: &Shared, process: Option<&Process>) -> String {
+fn never_answered(shared: &ServerShared, process: Option<&Process>) -> String {
     let seconds = shared.config.limits.start_time.as_secs_f32();
     let last = process.map(Process::last_lines).unwrap_or_default();
     let message = format!(

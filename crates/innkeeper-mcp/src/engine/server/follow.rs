@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::Shared;
+use super::ServerShared;
 use super::client_handler::ClientHandler;
 use super::connection::{AttemptFailure, Connection};
 use crate::engine::state::{Event, List};
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Fetches changed lists until the connection ends. However often a server reports a change, a list is fetched at most once
 /// per interval.
-pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut changed: mpsc::Receiver<List>) {
+pub(super) async fn follow(shared: Arc<ServerShared>, connection: Arc<Connection>, mut changed: mpsc::Receiver<List>) {
     let following = async {
         while let Some(first) = changed.recv().await {
             sleep(shared.config.limits.change_rest).await;
@@ -46,7 +46,7 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
 }
 
 /// Fetches the tools, and returns true if they changed.
-async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
+async fn fetch_tools(shared: &ServerShared, connection: &Connection) -> bool {
     let limits = &shared.config.limits;
     match tools::list(connection, limits, limits.request_time).await {
         Ok(tools) => shared.tools.send_if_modified(|old| {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use super::client_handler::ClientHandler;
 use super::connect::not_reached;
 use super::connection::Connection;
-use super::{RemoteServer, Shared};
+use super::{RemoteServer, ServerShared};
 use crate::engine::wire::HttpFailure;
 
 /// The pause between the two pings, in which a server can be restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Checks a server until its connection ends, and ends the connection when the server is gone.
-pub(super) async fn watch_presence(shared: Arc<Shared>, connection: Arc<Connection>, handler: ClientHandler) {
+pub(super) async fn watch_presence(shared: Arc<ServerShared>, connection: Arc<Connection>, handler: ClientHandler) {
     let Some(remote) = &shared.remote else {
         return;
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::connection::{AttemptFailure, Connection, Request};
-use super::{CallContext, Shared};
+use super::{CallContext, ServerShared};
 use crate::engine::ask::NoAnswer;
 use crate::engine::auth::{SignIn, SignInReason};
 use crate::engine::error::Error;
@@ -15,7 +15,7 @@ use crate::engine::wire::Challenged;
 /// The number of times that a server may ask for input before it answers.
 const MOST_ROUNDS: usize = 16;
 
-impl Shared {
+impl ServerShared {
     /// Sends a request and returns the text of its result. It waits for a server that starts. A call also waits for a sign-in,
     /// and answers the questions that the server asks first.
     pub(crate) async fn request(&self, mut request: Request) -> Result<String, Error> {

@@ -53,11 +53,11 @@ const SHOWN_REFUSAL_CHARS: usize = 300;
 /// A connection. Cloning gives another handle to the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamableHttp {
-    shared: Arc<Shared>,
+    shared: Arc<HttpConnection>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct HttpConnection {
     client: HttpClient,
     url: Url,
     inbox: Inbox,
@@ -70,7 +70,7 @@ struct Shared {
 impl StreamableHttp {
     pub(crate) fn new(client: HttpClient, url: Url, inbox: Inbox, closed: &CancellationToken) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(HttpConnection {
                 client,
                 url,
                 inbox,
@@ -141,7 +141,7 @@ enum PostFailure {
     Other(RequestFailure),
 }
 
-impl Shared {
+impl HttpConnection {
     fn spawn_listener(self: &Arc<Self>, session: Session, version: Option<Arc<str>>) {
         if session.id.is_none() {
             return;

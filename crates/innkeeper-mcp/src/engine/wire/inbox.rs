@@ -54,7 +54,7 @@ impl Inbox {
     /// Delivers the messages in a text, and returns the ids of the requests that they answer. Waits while the server's
     /// own requests have no room.
     pub(crate) async fn deliver(&self, text: &str, origin: Option<i64>) -> Result<Vec<i64>, NotDelivered> {
-        // What a server says goes into state and onto disks (AUTH-12).
+        // The text of a server goes into state and onto disks (AUTH-12).
         let text = match &self.credentials {
             Some(credentials) => credentials.hide(text),
             None => Cow::Borrowed(text),

@@ -9,12 +9,12 @@ use crate::hosted::{McpRunner, RunnerSettings};
 const RESOURCE: &str = "https://mcp.test/";
 
 /// A host with a token, and the authorization server of the token.
-struct Scene {
+struct SignedInHost {
     runner: McpRunner,
     authorization_server: TcpListener,
 }
 
-impl Scene {
+impl SignedInHost {
     async fn signed_in() -> Self {
         let authorization_server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = authorization_server.local_addr().unwrap();
@@ -77,7 +77,7 @@ async fn grants(mut stream: TcpStream) {
 
 #[tokio::test]
 async fn auth10_a_renewal_goes_on_when_the_caller_is_cancelled() {
-    let scene = Scene::signed_in().await;
+    let scene = SignedInHost::signed_in().await;
     let (stream, _) = scene.asks_and_leaves().await;
     grants(stream).await;
     let shared = &scene.runner.shared;
@@ -90,7 +90,7 @@ async fn auth10_a_renewal_goes_on_when_the_caller_is_cancelled() {
 
 #[tokio::test]
 async fn auth05_a_token_that_is_granted_after_signing_out_is_revoked() {
-    let scene = Scene::signed_in().await;
+    let scene = SignedInHost::signed_in().await;
     let (stream, _) = scene.asks_and_leaves().await;
     drop(scene.runner.set_token(RESOURCE, TokenChange::TakenBack));
     let (mut of_the_first, request) = scene.asked().await;

@@ -6,12 +6,12 @@ use super::*;
 const CANARY: &str = "canary-token-8c1f";
 const REFRESH_CANARY: &str = "canary-refresh-77aa";
 
-struct Scene {
+struct TempVault {
     directory: tempfile::TempDir,
     vault: Vault,
 }
 
-impl Scene {
+impl TempVault {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("data")).unwrap();
@@ -65,7 +65,7 @@ fn token(resource: &str) -> SavedToken {
 
 #[test]
 fn t23_persisted_tokens_cannot_be_read_in_the_files() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     assert_eq!(
         scene.vault.read().unwrap(),
         [token("https://a.test"), token("https://b.test")]
@@ -89,7 +89,7 @@ fn t23_persisted_tokens_cannot_be_read_in_the_files() {
 
 #[test]
 fn auth05_revoked_tokens_are_removed_from_the_file() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     scene.vault.save(&[token("https://b.test")]).unwrap();
     assert_eq!(scene.vault.read().unwrap(), [token("https://b.test")]);
     scene.vault.save(&[]).unwrap();
@@ -99,7 +99,7 @@ fn auth05_revoked_tokens_are_removed_from_the_file() {
 
 #[test]
 fn a_change_of_any_byte_is_detected() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     let whole = scene.bytes();
     for index in 0..whole.len() {
         let mut changed = whole.clone();
@@ -121,7 +121,7 @@ fn a_change_of_any_byte_is_detected() {
 
 #[test]
 fn no_two_documents_have_the_same_nonce() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     let before = scene.bytes();
     scene
         .vault
@@ -132,7 +132,7 @@ fn no_two_documents_have_the_same_nonce() {
 
 #[test]
 fn another_version_another_key_and_no_key_are_reported() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     let whole = scene.bytes();
     let mut newer = whole.clone();
     newer[16] = 2;
@@ -157,15 +157,15 @@ const STANDARD_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 #[test]
 fn a_copy_of_the_data_directory_alone_is_useless() {
-    let scene = Scene::kept();
-    let elsewhere = Scene::new();
+    let scene = TempVault::kept();
+    let elsewhere = TempVault::new();
     fs::copy(&scene.vault.file, &elsewhere.vault.file).unwrap();
     elsewhere.is_lost("is not there");
 }
 
 #[test]
 fn f17_the_size_of_the_vault_is_bounded() {
-    let scene = Scene::new();
+    let scene = TempVault::new();
     let mut large = token("https://large.test");
     large.token = "x".repeat(2000);
     let document = fitting(&[large, token("https://a.test")], 1000).unwrap();
@@ -184,7 +184,7 @@ fn auth12_a_saved_token_is_not_shown() {
 
 #[test]
 fn t23_temporary_files_of_a_killed_host_are_removed() {
-    let scene = Scene::kept();
+    let scene = TempVault::kept();
     let place = |name: &str| scene.directory.path().join(name);
     let (left, young, old) = (
         place("data/.mcp-tokens-abc"),

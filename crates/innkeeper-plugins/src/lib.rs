@@ -10,7 +10,7 @@
 //! - **Nothing outside is read.** Files are reached through opened directories; neither `..` nor a
 //!   link leads out of a plugin or a workspace. Pipes and devices are never opened.
 //! - **It ends.** Every count, size and depth has a bound ([`limits`]).
-//! - **It always yields an entry.** What is broken is left out as narrowly as possible, and the
+//! - **It always yields an entry.** A broken part is left out as narrowly as possible, and the
 //!   [`LoadState`] says which file is wrong and what to do.
 //! - **The same files give the same tree**: ids, order and messages do not depend on the machine,
 //!   the time, or the order in which a file system lists its files. [`changes`] of two equal trees

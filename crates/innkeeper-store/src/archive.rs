@@ -260,7 +260,7 @@ fn forget_subscriptions(writer: &mut GroupWriter<'_>, session: &str) -> Result<(
         .collect::<Result<_, _>>()?;
     for (id, body) in clients {
         let Ok(mut document) = serde_json::from_slice::<serde_json::Value>(&body) else {
-            continue; // Who cannot be read is not remembered either.
+            continue; // Skip clients that cannot be read.
         };
         let subscriptions = document
             .get_mut("subscriptions")

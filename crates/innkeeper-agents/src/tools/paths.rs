@@ -53,7 +53,7 @@ impl WorkingDirectories {
         let opened = env.working_directories.iter().enumerate();
         let roots: Vec<_> = opened
             .filter_map(|(index, uri)| WorkingDirectory::open(uri, index == 0, secrets).map(Arc::new))
-            // What lies in a working directory anyway is found there first.
+            // A path within a working directory is resolved there first.
             .chain(env.readable.iter().filter_map(|path| {
                 let root = WorkingDirectory::open_path(path.clone(), false, secrets)?;
                 Some(Arc::new(root))

@@ -235,8 +235,8 @@ const INTERPRETERS: &[&str] = &[
 /// Programs that only write or take away the files that they are given.
 const WRITERS: &[&str] = &["mkdir", "rm", "rmdir", "tee", "touch", "truncate"];
 
-/// Programs that judge or format the files that they are given, and do not run them. What follows one of
-/// their options may be something else, unless the option takes nothing.
+/// Programs that judge or format the files that they are given, and do not run them. The word after one of
+/// their options may be something else, unless the option takes no value.
 const READERS: &[&str] = &[
     "biome",
     "black",

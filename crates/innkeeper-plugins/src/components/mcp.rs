@@ -140,7 +140,7 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
         );
     }
     for member in document.members(servers).take(MAX_SERVERS) {
-        // What stands beside servers when they are at the top.
+        // Keys beside servers at the top level.
         if matches!(member.name, "$schema" | "inputs" | "sandbox") {
             continue;
         }

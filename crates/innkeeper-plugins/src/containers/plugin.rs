@@ -363,7 +363,7 @@ fn describe(plugin: &mut Plugin, source: &PluginSource, manifest: &Manifest) {
         plugin.name = source.directory_name();
     }
     plugin.display_name.clone_from(&manifest.display_name);
-    // What a marketplace says about a plugin is shown instead of what the plugin says.
+    // The marketplace's description of a plugin replaces the plugin's own.
     plugin.version = plugin.version.take().or_else(|| manifest.version.clone());
     plugin.description = plugin.description.take().or_else(|| manifest.description.clone());
 }

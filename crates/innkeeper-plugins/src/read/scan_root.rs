@@ -2,8 +2,8 @@
 //!
 //! The boundary of a container is opened once, and everything is reached through that handle
 //! (`cap_std::fs::Dir`): no `..`, no link, and no swap of one for the other between a look and a
-//! read leads outside, because the operating system is never asked to start anywhere else. What is
-//! neither a file nor a directory is never opened, so a pipe cannot hold up a scan.
+//! read leads outside, because the operating system is never asked to start anywhere else. Only
+//! files and directories are opened, so a pipe cannot hold up a scan.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What is said to have changed, and that nothing is when nothing did.
+//! Differences between two trees, and none between equal ones.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is left out is said: bounds, links that lead away, and what cannot be read (P14, P16).
+//! Everything that is left out is reported: limits, symlinks that lead outside, unreadable files (P14, P16).
 
 use std::fs;
 use std::path::Path;

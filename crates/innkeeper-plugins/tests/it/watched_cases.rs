@@ -26,7 +26,7 @@ fn plugin(path: &Path) -> Sources {
     }
 }
 
-/// What an editor or a script writes bit by bit ends as what it wrote.
+/// A file that is written piece by piece is read complete.
 #[test]
 fn d54_a_file_that_comes_in_pieces_or_from_elsewhere_is_read_whole() {
     let temp = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn d59_a_workspace_can_be_deleted_and_come_back_as_another() {
     watched.until(&["c"]);
     write(&work, ".claude/skills/d/SKILL.md", SKILL);
     watched.until(&["c", "d"]);
-    // What happens in the old one is nobody's business.
+    // Changes in the old one are ignored.
     write(&temp.path().join("old"), ".claude/skills/x/SKILL.md", SKILL);
     write(&work, ".claude/skills/e/SKILL.md", SKILL);
     watched.until(&["c", "d", "e"]);

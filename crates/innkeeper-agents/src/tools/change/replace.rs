@@ -1,8 +1,8 @@
-//! Replaces a file in one step: whoever reads it finds the old one or the new one, whole.
+//! Replaces a file in one step: a reader finds the old one or the new one, complete.
 //!
 //! The new file is written beside the old one and takes its name. Its permissions are kept; other
-//! names of the same file (hard links) keep the old content. What is new gets the permissions that
-//! people's files have, whatever the host's own have. Nothing is left behind when it fails.
+//! names of the same file (hard links) keep the old content. A new file gets the permissions of
+//! the user's files, not of the host's own. Nothing is left behind after a failure.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::AbortHandle;
 
 pub(crate) use cache::Cache;
-use cache::Kept;
+use cache::CachedCopy;
 
 use crate::discovered::{DiscoveredContainer, Origin};
 
@@ -81,7 +81,7 @@ impl Copied {
 #[derive(Debug)]
 pub(crate) struct Revision {
     plugin: Plugin,
-    kept: Kept,
+    kept: CachedCopy,
 }
 
 /// A copy in the making; it is given up when nobody wants it any more.
@@ -243,7 +243,7 @@ impl Telling {
     }
 }
 
-async fn read(published: ClientPlugin, kept: Kept) -> Result<Arc<Revision>, String> {
+async fn read(published: ClientPlugin, kept: CachedCopy) -> Result<Arc<Revision>, String> {
     let reading = move || {
         let source = source(&published, kept.path());
         let mut plugin = load_plugin(&source);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::copies::{Copied, Job};
 use crate::discovered::{Discovered, DiscoveredContainer};
-use crate::local::{Shared, common};
+use crate::local::{DiscoveryContext, common};
 use crate::servers;
 use crate::set;
 use crate::source::WatchedSource;
@@ -26,7 +26,12 @@ const NOTICEABLE: Duration = Duration::from_millis(100);
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Follows a session until it is dropped, or the host is gone.
-pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: Vec<Arc<Job>>, found: FoundSink) {
+pub(crate) async fn follow(
+    shared: Arc<DiscoveryContext>,
+    workspaces: Vec<PathBuf>,
+    jobs: Vec<Arc<Job>>,
+    found: FoundSink,
+) {
     let watching = {
         let (shared, workspaces) = (Arc::clone(&shared), workspaces.clone());
         move || {
@@ -81,7 +86,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Is listed for as long as it is held.
-    fn join(shared: &Shared, watched: Vec<Arc<WatchedSource>>) -> Arc<Self> {
+    fn join(shared: &DiscoveryContext, watched: Vec<Arc<WatchedSource>>) -> Arc<Self> {
         let reported = watch::Sender::new(vec![0; watched.len()]);
         let follower = Arc::new(Self { watched, reported });
         let mut followers = shared.followers.lock();
@@ -97,7 +102,7 @@ impl Follower {
 }
 
 /// Waits until all followers have reported the scans of now.
-pub(crate) async fn all_reported(shared: &Shared) {
+pub(crate) async fn all_reported(shared: &DiscoveryContext) {
     let followers = {
         let followers = shared.followers.lock();
         followers.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
@@ -114,7 +119,12 @@ pub(crate) async fn all_reported(shared: &Shared) {
     join_all(waiting).await;
 }
 
-fn discover(shared: &Shared, watched: &[Arc<WatchedSource>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
+fn discover(
+    shared: &DiscoveryContext,
+    watched: &[Arc<WatchedSource>],
+    jobs: &[Arc<Job>],
+    workspaces: Vec<PathBuf>,
+) -> Found {
     // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
     let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
     let scanned: Vec<Arc<Discovered>> = watched.iter().map(|watched| watched.now()).collect();

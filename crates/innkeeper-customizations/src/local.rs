@@ -105,7 +105,7 @@ impl SourceDirectories {
 
 /// Finds the customizations of sessions on this machine and through their clients.
 pub struct LocalCustomizations {
-    shared: Arc<Shared>,
+    shared: Arc<DiscoveryContext>,
     /// The sources of every session, watched for as long as the host runs.
     _watched: Vec<Arc<WatchedSource>>,
     common: Common,
@@ -113,7 +113,7 @@ pub struct LocalCustomizations {
 }
 
 /// State that all followers share.
-pub(crate) struct Shared {
+pub(crate) struct DiscoveryContext {
     pub(crate) directories: SourceDirectories,
     /// The servers of the configuration.
     pub(crate) own: Vec<DiscoveredContainer>,
@@ -159,7 +159,7 @@ impl LocalCustomizations {
         let weak = watched.iter().map(Arc::downgrade).collect();
         let telling = tokio::spawn(follow::tell_common(own.clone(), weak, sources, sender)).abort_handle();
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DiscoveryContext {
                 directories,
                 own,
                 pool,

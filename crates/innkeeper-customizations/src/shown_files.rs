@@ -39,9 +39,9 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
     };
     let real = match shown {
         // A client that may only look does not see commands (CUS-26).
-        What::Commands if !look.drives => return Some(Err(outside())),
-        What::Commands | What::Itself => part.reader().real_path(&relative),
-        What::Beside(directory) => {
+        ShownFile::Commands if !look.drives => return Some(Err(outside())),
+        ShownFile::Commands | ShownFile::Itself => part.reader().real_path(&relative),
+        ShownFile::Beside(directory) => {
             let inside = relative.strip_prefix(&directory).unwrap_or_else(|_| Path::new(""));
             part.reader().real_path_in(&directory, inside)
         }
@@ -161,7 +161,7 @@ fn decoded(name: &str) -> Option<String> {
 }
 
 /// The role of a path in a container.
-enum What {
+enum ShownFile {
     /// The part, a file of it, or an icon.
     Itself,
     /// A file that says what is run.
@@ -170,14 +170,14 @@ enum What {
     Beside(PathBuf),
 }
 
-fn what(part: &DiscoveredContainer, relative: &Path) -> Option<What> {
+fn what(part: &DiscoveredContainer, relative: &Path) -> Option<ShownFile> {
     let (icons, children): (&[Icon], _) = match part.entry() {
         Container::Plugin(plugin) => (&plugin.icons, part.entry().children()),
         Container::Directory(_) => (&[], part.entry().children()),
         Container::McpServer(_) => return None,
     };
     if relative.as_os_str().is_empty() {
-        return (!only_stands_there(part)).then_some(What::Itself);
+        return (!only_stands_there(part)).then_some(ShownFile::Itself);
     }
     let is_plain = relative.components().all(|step| matches!(step, Step::Normal(_)));
     if !is_plain || is_private(relative) {
@@ -190,23 +190,23 @@ fn what(part: &DiscoveredContainer, relative: &Path) -> Option<What> {
         match &child.component {
             Component::McpServer(_) if is_it => return None,
             Component::Hook(_) if is_it && !has_hooks_only(part, relative) => return None,
-            Component::Hook(_) if is_it => found = Some(What::Commands),
+            Component::Hook(_) if is_it => found = Some(ShownFile::Commands),
             Component::Skill(skill) if !is_it && skill.origin == SkillOrigin::Directory => {
                 let directory = path.parent().unwrap_or_else(|| Path::new(""));
                 if found.is_none() && is_beside(directory, relative) {
-                    found = Some(What::Beside(directory.to_owned()));
+                    found = Some(ShownFile::Beside(directory.to_owned()));
                 }
             }
-            _ if is_it && !matches!(found, Some(What::Commands)) => found = Some(What::Itself),
+            _ if is_it && !matches!(found, Some(ShownFile::Commands)) => found = Some(ShownFile::Itself),
             _ => {}
         }
         let icons = &child.icons;
         if found.is_none() && has_icon(part, icons, relative) {
-            found = Some(What::Itself);
+            found = Some(ShownFile::Itself);
         }
     }
     let is_icon = found.is_none() && has_icon(part, icons, relative);
-    found.or_else(|| is_icon.then_some(What::Itself))
+    found.or_else(|| is_icon.then_some(ShownFile::Itself))
 }
 
 /// Whether a file is read for its hooks and nothing else: it lies in a directory of hooks, or has the name that

@@ -35,11 +35,11 @@ pub(crate) struct Cache {
 
 /// A copy that somebody uses.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedCopy {
     held: Arc<Use>,
 }
 
-impl Kept {
+impl CachedCopy {
     /// Where its files are.
     pub(crate) fn path(&self) -> &Path {
         &self.held.path
@@ -76,7 +76,7 @@ impl Cache {
         self: &Arc<Self>,
         plugin: &ClientPlugin,
         files: &ClientFiles,
-    ) -> Result<Kept, Failure> {
+    ) -> Result<CachedCopy, Failure> {
         let of_plugin = self.directory.join(digest(&[plugin.client.as_str(), &plugin.uri]));
         let place = plugin.nonce.as_ref().map(|nonce| of_plugin.join(digest(&[nonce])));
         let (cache, known) = (Arc::clone(self), place.clone());
@@ -103,12 +103,12 @@ impl Cache {
         Ok(Unfinished(Some(directory)))
     }
 
-    fn find(&self, place: &Path) -> Option<Kept> {
+    fn find(&self, place: &Path) -> Option<CachedCopy> {
         find(&mut self.used.lock(), place)
     }
 
     /// Puts a finished copy in its place. If there is one by now, that one counts.
-    fn keep(&self, mut copy: Unfinished, place: Option<PathBuf>) -> io::Result<Kept> {
+    fn keep(&self, mut copy: Unfinished, place: Option<PathBuf>) -> io::Result<CachedCopy> {
         let Some(place) = place else {
             let mut used = self.used.lock();
             return Ok(hold(&mut used, copy.path().to_owned(), copy.0.take()));
@@ -157,9 +157,9 @@ impl Cache {
 }
 
 /// The copy at a place, if there is one.
-fn find(used: &mut Used, place: &Path) -> Option<Kept> {
+fn find(used: &mut Used, place: &Path) -> Option<CachedCopy> {
     if let Some(held) = used.get(place).and_then(Weak::upgrade) {
-        return Some(Kept { held });
+        return Some(CachedCopy { held });
     }
     // Those used last are kept the longest.
     File::open(place)
@@ -216,13 +216,13 @@ fn sync_all(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn hold(used: &mut Used, path: PathBuf, passing: Option<tempfile::TempDir>) -> Kept {
+fn hold(used: &mut Used, path: PathBuf, passing: Option<tempfile::TempDir>) -> CachedCopy {
     let held = Arc::new(Use {
         path: path.clone(),
         passing,
     });
     used.insert(path, Arc::downgrade(&held));
-    Kept { held }
+    CachedCopy { held }
 }
 
 impl Drop for Use {
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    fn copied(cache: &Cache, plugin: &str, nonce: &str) -> Kept {
+    fn copied(cache: &Cache, plugin: &str, nonce: &str) -> CachedCopy {
         let of_plugin = cache.directory.join(plugin);
         let copy = cache.begin(&of_plugin).unwrap();
         fs::write(copy.path().join("SKILL.md"), nonce).unwrap();

@@ -25,12 +25,12 @@ use super::{LocalResources, MAX_AT_ONCE, ResourceLimits};
 use crate::uri::from_path;
 
 /// A project that a client works in, and secrets beside it.
-struct Scene {
+struct Fixture {
     dir: TempDir,
     resources: LocalResources,
 }
 
-fn scene() -> Scene {
+fn scene() -> Fixture {
     let dir = TempDir::new().expect("a directory");
     let root = fs::canonicalize(dir.path()).expect("there");
     fs::create_dir_all(root.join("project/src")).expect("a directory");
@@ -46,10 +46,10 @@ fn scene() -> Scene {
         watched_entries: 100,
     };
     let resources = LocalResources::new(limits, &[root.join("project/.inn")]);
-    Scene { dir, resources }
+    Fixture { dir, resources }
 }
 
-impl Scene {
+impl Fixture {
     fn path(&self, path: &str) -> PathBuf {
         fs::canonicalize(self.dir.path()).expect("there").join(path)
     }

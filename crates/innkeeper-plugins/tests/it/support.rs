@@ -68,7 +68,7 @@ fn make_file(root: &Path, file: &Value, number: &str) {
 pub fn is_kept_out(test: &str) -> bool {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     use std::os::unix::process::CommandExt as _;
-    /// The user's id, on every system.
+    /// The id of the user `nobody`, on every system.
     const NOBODY: u32 = 65_534;
     let temp = tempfile::tempdir().unwrap();
     let locked = temp.path().join("locked");

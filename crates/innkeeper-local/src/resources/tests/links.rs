@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn text(scene: &Scene, path: &str) -> String {
+fn text(scene: &Fixture, path: &str) -> String {
     fs::read_to_string(scene.path(path)).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-fn mode(scene: &Scene, path: &str) -> u32 {
+fn mode(scene: &Fixture, path: &str) -> u32 {
     let data = fs::symlink_metadata(scene.path(path)).expect("there");
     data.permissions().mode() & 0o777
 }

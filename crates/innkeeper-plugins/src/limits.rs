@@ -1,8 +1,7 @@
 //! The bounds of a scan.
 //!
-//! Scanned files come from repositories that nobody has reviewed. A scan must end, soon, and with
-//! bounded memory, whatever it is given; where a bound is reached the container is degraded and
-//! says so.
+//! Scanned files come from repositories that nobody has reviewed. A scan must end soon and with
+//! bounded memory for every input. A container that reaches a limit is degraded, and a note says so.
 
 /// How deep a directory of rules or hooks is searched.
 pub const MAX_DEPTH: usize = 6;

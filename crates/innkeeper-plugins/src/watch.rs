@@ -1,13 +1,11 @@
-//! Watches what a scan depended on, and scans again when something happened there.
+//! Watches the footprint of a scan, and scans again after changes.
 //!
-//! Events are only a reason to look: they get lost, come late, and come for nothing. After each
-//! burst the parts that it concerns are read again and compared, and only a tree that differs is
-//! handed on. New directories are watched before the scan that counts, so nothing falls in between.
-//! When events were lost, and every now and then, everything is read again.
+//! Events are only a reason to look: they get lost, come late, and come for nothing. After each burst the affected parts are
+//! read again and compared, and only a tree that differs is reported. New directories are watched before the scan that
+//! counts, so nothing falls in between. When events were lost, and once a minute, everything is read again.
 //!
-//! A watch belongs to a directory and not to its path, and ends with the directory or when it is moved
-//! away. So whatever happens to a watched directory itself, it is watched anew: that another one looks
-//! like it, or that it is back, does not mean that anybody still watches it.
+//! A watched directory that was itself changed is watched anew: it may be another one, or may have been moved away and back,
+//! and the watch of the operating system does not follow.
 
 mod burst;
 
@@ -29,7 +27,7 @@ use crate::scan::parts::{Parts, SharedTree};
 use crate::tree::Tree;
 use burst::{Burst, ChangedPaths};
 
-/// How often everything is read again without a reason, for events that got lost.
+/// How often everything is read again without an event, because events get lost.
 const SAFETY_SCAN: Duration = Duration::from_secs(60);
 /// The same when not everything can be watched, because the system has no more watches: at least this
 /// long, and longer where a scan takes long.
@@ -40,7 +38,7 @@ const POLLING_REST: u32 = 20;
 /// How often in a row new directories are watched and everything is read again. A tree that grows
 /// faster than that is caught up with by its own next events.
 const MAX_ROUNDS: usize = 5;
-/// How many events wait while everything is read. More are not kept, but remembered as lost.
+/// Most events that wait during a scan. More count as lost.
 const MAX_WAITING: usize = 1_024;
 /// How many directories are watched at most.
 const MAX_WATCHES: usize = 16_384;
@@ -63,7 +61,7 @@ enum Message {
     Stop,
 }
 
-/// Called when a change was read.
+/// A callback for a change that was read.
 struct Done(Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Done {

@@ -1,4 +1,4 @@
-//! The children of one container while they are found: duplicates, ids, and files read on the way.
+//! Collects the children of one container: duplicates, ids, and the files read for them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Hooks: files that say which commands run when (P10). They are read here and never run.
+//! Hooks: files that declare commands for events (P10). They are read here and never run.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! MCP servers: read and brought into one shape, never started (P11).
+//! MCP servers: read and normalised, never started (P11).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

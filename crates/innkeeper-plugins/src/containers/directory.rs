@@ -1,7 +1,6 @@
 //! Directories of customizations, as tools keep them in workspaces and homes.
 //!
-//! A directory is published whether it exists or not (CUS-06), so that somebody can save the first
-//! skill into it.
+//! A directory is published whether it exists or not (CUS-06), so that a client can save the first skill into it.
 
 use std::path::{Path, PathBuf};
 

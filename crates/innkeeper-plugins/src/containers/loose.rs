@@ -1,9 +1,8 @@
 //! Single files of a workspace or a user: AGENTS.md and its like, settings, MCP servers.
 //!
-//! The protocol has no container for loose files. Rules and hooks are children of a directory that
-//! nobody can write into, the workspace itself; MCP servers stand alone (CUS-01). When something is wrong
-//! with a file of servers, such a directory, without children, says so: a server that could not be read
-//! has no entry of its own to say it (CUS-05).
+//! The protocol has no container for loose files. Rules and hooks become children of a read-only directory, the workspace
+//! itself; MCP servers stand alone (CUS-01). A problem in a file of servers is reported by such a directory without
+//! children, because a server that could not be read has no entry of its own (CUS-05).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Which layout a plugin follows: found by its manifest (P2).
+//! Detects the format of a plugin by its manifest (P2).
 
 use std::path::{Path, PathBuf};
 

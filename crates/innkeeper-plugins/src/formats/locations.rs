@@ -1,5 +1,4 @@
-//! Where the components of a plugin are: the default places of its format, then the declared ones
-//! (P5).
+//! The locations of a plugin's components: the defaults of its format, then the declared ones (P5).
 
 use std::path::{Path, PathBuf};
 

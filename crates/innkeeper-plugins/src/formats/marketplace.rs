@@ -1,4 +1,4 @@
-//! Plugins on disk that somebody lists: marketplaces, and directories full of plugins.
+//! Lists of plugins on disk: marketplaces, and directories full of plugins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;

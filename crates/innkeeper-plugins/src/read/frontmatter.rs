@@ -1,7 +1,7 @@
 //! The fields at the head of a Markdown file (P12).
 //!
-//! Most heads are YAML. One in fifteen is not: rules for Cursor say `globs: **/*.ts`, and
-//! descriptions have colons. Those are read a second time, line by line.
+//! Most frontmatter is YAML. One in fifteen is not: rules for Cursor have `globs: **/*.ts`, and descriptions have colons.
+//! Such frontmatter is read a second time, line by line.
 
 use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_LIST_ITEMS, MAX_NAME_CHARS};
 use crate::read::text::{printable, readable};

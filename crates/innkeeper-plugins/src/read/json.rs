@@ -1,4 +1,4 @@
-//! JSON as people write it: comments, trailing commas, and the place of every member.
+//! JSON with comments and trailing commas, and with the position of every member.
 
 use jsonc_parser::ast::{Object, Value as Node};
 use jsonc_parser::common::Ranged as _;

@@ -1,5 +1,4 @@
-//! Files that are never shown to others: that is where tools keep settings, MCP servers and manifests, and with
-//! them keys (CUS-27).
+//! Files that are never shown to clients: settings, MCP servers and manifests, because tools keep keys in them (CUS-27).
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
-//! Reads what a customization says, on the way on which it was found: through an opened directory
-//! that no link leads out of.
+//! Reads the text of a customization through the confined root that it was found in.
 
 use std::fs;
 use std::io;

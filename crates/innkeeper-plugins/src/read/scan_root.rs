@@ -1,9 +1,8 @@
 //! Files of one container, reached through an opened directory.
 //!
-//! The boundary of a container is opened once, and everything is reached through that handle
-//! (`cap_std::fs::Dir`): no `..`, no link, and no swap of one for the other between a look and a
-//! read leads outside, because the operating system is never asked to start anywhere else. Only
-//! files and directories are opened, so a pipe cannot hold up a scan.
+//! [`ConfinedRoot`] keeps every path inside the boundary of the container. This module adds the budget of a scan, the
+//! footprint, and the policy for symlinks in the user's own directories. Only files and directories are opened, so a pipe
+//! cannot hold up a scan.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -22,10 +21,10 @@ use crate::note::Code;
 /// The policy for symlinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Links lead to places within the boundary only. For everything that came from somebody else.
+    /// Symlinks stay within the boundary. For files that somebody else may have written.
     #[default]
     Confined,
-    /// Links lead anywhere. For directories of the user, who may keep skills wherever they like.
+    /// Symlinks lead anywhere. For directories of the user, who may keep skills anywhere.
     Followed,
 }
 

@@ -1,4 +1,4 @@
-//! Text: decoding, positions, and what may be shown of it.
+//! Text: decoding, positions, and sanitising for display.
 
 use std::borrow::Cow;
 

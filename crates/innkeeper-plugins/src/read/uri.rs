@@ -1,4 +1,4 @@
-//! Names of files as URIs.
+//! File names as URIs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! YAML, as much of it as a frontmatter needs: fields with their scalars as they were written.
+//! The part of YAML that frontmatter needs: fields with their scalars as they were written.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,12 +1,10 @@
-//! Which directories a scan depended on, and with that, where something must happen before another
-//! scan can find something else.
+//! The directories that a scan depended on.
 //!
-//! A scan looks into directories, some of which do not exist. Whatever would change its outcome
-//! happens in one of them: a file comes, goes or is written, also behind a link. So these, and
-//! nothing else, are what a watcher has to watch.
+//! A scan looks into directories, some of which do not exist. Every change of its result happens in one of them: a file is
+//! added, removed or written, also behind a symlink. So a watcher has to watch these directories and no others.
 //!
-//! Directories are known by where they really are. The operating system watches directories and not
-//! paths: of two paths that lead to one directory it names only one when something happens there.
+//! Directories are identified by their paths without symlinks. The operating system watches directories and not paths: of
+//! two paths that lead to one directory it names only one in its events.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

@@ -1,10 +1,9 @@
 //! A scan in parts, each of which is read again only when something happened to it.
 //!
-//! A part is what one source yields: a plugin, a directory, the loose files of a workspace, a
-//! collection. It knows which directories it was read from ([`Footprint`]), so that one changed file
-//! costs one part and not a scan of everything. Parts never read one another, hence a scan with kept
-//! parts finds what a scan without any does, as long as whatever happened is told
-//! ([`Parts::forget`]). That events get lost is not decided here: whoever doubts forgets everything.
+//! A part is the result of one source: a plugin, a directory, the loose files of a workspace, a collection. It has the
+//! directories that it was read from ([`Footprint`]), so that one changed file costs one part and not a whole scan. Parts
+//! never read one another. So a scan with cached parts finds the same as one without, as long as every change is told
+//! ([`Parts::forget`]). A caller that may have lost events forgets everything.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;

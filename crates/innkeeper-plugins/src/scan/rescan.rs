@@ -1,4 +1,4 @@
-//! Reading the same sources again and again.
+//! Repeated scans of the same sources.
 
 use std::path::PathBuf;
 

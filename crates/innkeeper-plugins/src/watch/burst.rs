@@ -1,4 +1,4 @@
-//! Events that belong together: a save is several of them, and a checkout thousands.
+//! Groups events that belong together: a save causes several of them, a checkout thousands.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_millis(150);
 /// How long a burst is waited for at most.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How many places are remembered. When more happened, finding the parts they belong to takes as long
-/// as reading everything.
-const MAX_PLACES: usize = 256;
+/// Most paths that are remembered. Finding the parts of more of them takes as long as reading everything.
+const MAX_PATHS: usize = 256;
 
-/// Where something happened.
+/// The paths of a burst.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChangedPaths {
     /// At these paths.
     Known(BTreeSet<PathBuf>),
-    /// Nobody knows where.
+    /// Events got lost, or there were too many paths.
     Unknown,
 }
 
@@ -28,7 +27,7 @@ impl ChangedPaths {
 
     fn add(&mut self, more: Self) {
         match (&mut *self, more) {
-            (Self::Known(places), Self::Known(more)) if places.len() + more.len() <= MAX_PLACES => places.extend(more),
+            (Self::Known(places), Self::Known(more)) if places.len() + more.len() <= MAX_PATHS => places.extend(more),
             _ => *self = Self::Unknown,
         }
     }
@@ -101,10 +100,10 @@ mod tests {
     fn too_many_changed_paths_become_unknown() {
         let now = Instant::now();
         let mut burst = Burst::begin(now, at("/p/0"));
-        for number in 1..MAX_PLACES {
+        for number in 1..MAX_PATHS {
             burst.go_on(now, at(&format!("/p/{number}")));
         }
-        assert!(matches!(&burst.happened, ChangedPaths::Known(places) if places.len() == MAX_PLACES));
+        assert!(matches!(&burst.happened, ChangedPaths::Known(places) if places.len() == MAX_PATHS));
         burst.go_on(now, at("/p/more"));
         assert_eq!(burst.happened, ChangedPaths::Unknown);
         burst.go_on(now, at("/p/more"));

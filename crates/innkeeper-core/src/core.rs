@@ -30,6 +30,16 @@ use crate::storage::records::StoredClient;
 use crate::telemetry::LogLevel;
 use crate::time::Now;
 
+/// Marks a case that cannot happen. It is loud in tests and in the simulator; otherwise the caller returns and the
+/// host goes on.
+macro_rules! never {
+    ($($message:tt)+) => {
+        debug_assert!(false, $($message)+)
+    };
+}
+
+pub(crate) use never;
+
 /// The root channel is always there and never removed.
 pub(crate) const ROOT: ChannelId = ChannelId(0);
 

@@ -7,7 +7,7 @@ use ahp_types::state::{AgentInfo, ToolDefinition};
 
 use crate::agent::{AgentProfile, Failure, ToolInfo};
 use crate::chat::tool_call::wire::definition;
-use crate::core::{Cx, Host, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer, never};
 use crate::effect::Effect;
 use crate::ids::ChannelId;
 use crate::protocol::dialect::extension::Catalogue;
@@ -139,7 +139,7 @@ impl Host {
     /// Brings the tools that the session's agent offers up to date. Clients show them and do not execute them.
     pub(crate) fn refresh_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let Some(agent) = self.agent_of(session) else {
             return;

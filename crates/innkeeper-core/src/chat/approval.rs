@@ -31,7 +31,7 @@ use self::rule::Rule;
 use crate::agent::{Offer, Setting, SettingKind};
 use crate::chat::approval_mode::{self, ASK, MODE};
 use crate::clients::access::Scope;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, ROOT, never};
 use crate::ids::ChannelId;
 use crate::session::Session;
 use crate::session::settings::{self, Problem};
@@ -173,7 +173,7 @@ impl Host {
     /// Remembers an answer that was meant for more than one call.
     pub(crate) fn remember(&mut self, cx: &mut Cx<'_>, chat: ChannelId, reach: RuleScope, rule: &str) {
         let Some(session_id) = self.chats.get(&chat).map(|chat| chat.session) else {
-            return;
+            return never!("the chat is in memory");
         };
         let target = match reach {
             RuleScope::Session => Rules::Session(session_id),
@@ -225,7 +225,7 @@ impl Host {
     /// the workspace, or for everywhere, holds in every session that is concerned.
     pub(crate) fn approvals_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let mut changed: Vec<(Rules, BTreeSet<String>)> = Vec::new();
         if let Some(directory) = workspace(session) {
@@ -244,7 +244,7 @@ impl Host {
     /// Gives a session what is allowed in its workspace and everywhere, before anybody has seen it.
     pub(crate) fn share_workspace_approvals(&mut self, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let shared = self.shared_with(session);
         let session = self.sessions.get_mut(&session_id);
@@ -279,7 +279,7 @@ impl Host {
     /// approvals of its workspace, and those that hold everywhere.
     pub(crate) fn workspace_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         for (setting, rules) in self.shared_with(session) {
             let session = self.sessions.get(&session_id);
@@ -308,7 +308,7 @@ impl Host {
     /// it. Says so in the session.
     pub(crate) fn drop_bare_approvals(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let (rules, dropped): (BTreeSet<String>, BTreeSet<String>) = listed(session, SESSION)
             .into_iter()

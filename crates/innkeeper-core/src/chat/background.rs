@@ -4,7 +4,7 @@ use ahp_types::actions::{ChatBackgroundWorkRemovedAction, ChatBackgroundWorkSetA
 use ahp_types::state::{BackgroundShellWork, BackgroundSubagentWork, BackgroundWork};
 
 use crate::agent::BackgroundChange;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 /// Most entries of one chat.
@@ -15,7 +15,7 @@ impl Host {
     /// the agent's to change.
     pub(crate) fn background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, change: BackgroundChange) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         match change {
@@ -64,7 +64,7 @@ impl Host {
         subagent: &str,
     ) {
         let Some(chat) = self.chats.get(&parent) else {
-            return;
+            return never!("the chat is in memory");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         // The call names it, unless something else of that name goes on, such as the call's first

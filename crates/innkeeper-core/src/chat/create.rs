@@ -12,7 +12,7 @@ use crate::agent::AgentProfile;
 use crate::chat::chats::{Chat, SideChatContext};
 use crate::chat::history::{context_range, past_turns_in, unfinished_turn};
 use crate::chat::model::ChatModel;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
@@ -204,7 +204,7 @@ impl Host {
             return;
         }
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         // A fork has turns whose ids clients chose.
         let turn_id = (0..)

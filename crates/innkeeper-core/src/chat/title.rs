@@ -2,7 +2,7 @@
 
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 use crate::session::TitleSource;
 
@@ -24,7 +24,7 @@ impl Host {
         };
         let session_id = chat.session;
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let yields = |to: TitleSource| to < namer || (to == TitleSource::Agent && namer == TitleSource::Agent);
         let is_default = session.is_default(&chat.model.head().resource);

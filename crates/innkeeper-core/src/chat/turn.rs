@@ -18,7 +18,7 @@ use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
 use crate::chat::chats::{OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::customization::switched_off;
 use crate::dispatch::elapsed;
 use crate::effect::{Effect, TurnStart};
@@ -162,7 +162,7 @@ impl Host {
     /// Cancels a running turn on the host's own account.
     pub(crate) fn cancel_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         if let (Some(turn), Some(run)) = (&chat.model.head().active_turn, &chat.run) {
             let duration = elapsed(cx.now.mono_ms, run.started_ms);
@@ -329,7 +329,7 @@ impl Host {
     /// message that its turn did not take goes first, so that nobody's words are lost.
     pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, with_steering: bool) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let head = chat.model.head();
         let ready = self
@@ -399,7 +399,7 @@ impl Host {
             return;
         }
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let open = chat.run.as_ref().and_then(|run| run.open_part.as_ref());
         if open.is_none_or(|part| part.reasoning != reasoning) {
@@ -523,7 +523,7 @@ impl Host {
     /// Ends the active turn with one action that carries the measured duration (TURN-05).
     fn end_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, end: impl FnOnce(String, i64) -> StateAction) {
         let Some(chat) = self.chats.get_mut(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let (Some(turn), Some(run)) = (&chat.model.head().active_turn, chat.run.take()) else {
             return;

@@ -10,7 +10,7 @@ use ahp_types::state::ProtectedResourceMetadata;
 
 use crate::agent::{AgentProfile, Credential, Failure, Secret};
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::dialect::ProtocolVersion;
@@ -100,11 +100,11 @@ impl Host {
     /// A token that an agent was given was not accepted: it counts as expired.
     pub(crate) fn token_refused(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resource: &str, token: &Secret) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let (session_id, author) = (chat.session, chat.run.as_ref().and_then(|run| run.author.clone()));
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let mut payers = payers(session, author.as_ref());
         payers.retain(|client| self.tokens.holds(client, resource, token));
@@ -160,7 +160,7 @@ impl Host {
         reason: &AuthRequiredReason,
     ) {
         let Some(session) = self.channels.get(session_id) else {
-            return;
+            return never!("the channel exists");
         };
         let message = auth_required(&session.uri, resource, reason);
         for version in ProtocolVersion::ALL {

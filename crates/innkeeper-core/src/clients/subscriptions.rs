@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
 
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -143,11 +143,11 @@ impl Host {
         };
         let grace_ms = self.config.grace_ms;
         let Some(client) = self.clients.get_mut(&client_id) else {
-            return;
+            return never!("a connection that is ready has a client");
         };
         let absent = Presence::Absent(Subscriptions::default());
         let Presence::Active(transports) = std::mem::replace(&mut client.presence, absent) else {
-            return;
+            return never!("a client with a connection is active");
         };
         match transports.without(conn) {
             Some(rest) => {
@@ -191,7 +191,7 @@ impl Host {
         client.presence = Presence::Absent(subscriptions);
         self.forget_tokens(cx, client_id);
         let Some(client) = self.clients.get(client_id) else {
-            return;
+            return never!("a connection that is ready has a client");
         };
         for session in client.memberships.clone() {
             self.leave(cx, client_id, session);

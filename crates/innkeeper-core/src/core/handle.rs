@@ -17,6 +17,9 @@ impl Host {
     pub(crate) fn handle(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
         self.began.get_or_insert(now);
         let cx = &mut Cx { now, effects };
+        if self.is_late(&input) {
+            return self.settle(cx);
+        }
         match input {
             Input::Connected { conn, principal } => self.conns.open(conn, principal),
             Input::Disconnected { conn } => self.admit(cx, conn, ClientInput::Disconnected),
@@ -112,6 +115,44 @@ impl Host {
             Input::ShutDown => self.shut_down(cx),
         }
         self.settle(cx);
+    }
+
+    /// Whether an input is about a chat or a session that is gone. It is dropped here, so that handlers find what the
+    /// input names.
+    fn is_late(&self, input: &Input) -> bool {
+        match input {
+            Input::ChatOpened { chat, .. }
+            | Input::ChatLost { chat }
+            | Input::Progress { chat, .. }
+            | Input::Background { chat, .. } => !self.chats.contains_key(chat),
+            Input::ToolsListed { session, .. }
+            | Input::CustomizationsFound { session, .. }
+            | Input::CustomizationsAnnounced { session, .. }
+            | Input::RepositorySeen { session, .. }
+            | Input::McpServer { session, .. }
+            | Input::McpRedeclared { session, .. } => !self.sessions.contains_key(session),
+            // Events of a run are compared with the run at work.
+            Input::Agent { .. } | Input::TurnEnded { .. } => false,
+            // These are answered in any case.
+            Input::AppTurn { .. } | Input::RenderPrompt { .. } | Input::TurnsLoaded { .. } => false,
+            Input::Connected { .. }
+            | Input::Disconnected { .. }
+            | Input::Request { .. }
+            | Input::Dispatch { .. }
+            | Input::Unsubscribe { .. }
+            | Input::McpNotification { .. }
+            | Input::Loaded { .. }
+            | Input::Listed { .. }
+            | Input::Imported { .. }
+            | Input::LookAfter(_)
+            | Input::McpTokenLost { .. }
+            | Input::AgentsChanged(_)
+            | Input::WatchOpened { .. }
+            | Input::WatchChanged { .. }
+            | Input::Logs(_)
+            | Input::Tick
+            | Input::ShutDown => false,
+        }
     }
 
     /// Brings everything up to date that follows from an input as a whole.

@@ -10,7 +10,7 @@ use ahp_types::state::{
 
 use super::entry::{child_id, children_of, client_of, id_of};
 use super::{ClientPlugin, Wanted, switched_off};
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::uri;
@@ -34,7 +34,7 @@ impl Host {
             return;
         }
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let wanted = Box::new(wanted(session));
         if session.customizing.wanted.as_ref() == Some(&wanted) {
@@ -50,8 +50,11 @@ impl Host {
     /// Somebody listens to a channel: what its session brings along, and where it works, is of interest from now on.
     pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
-        self.follow_customizations(cx, session);
-        self.follow_repository(cx, session);
+        // The root and watches belong to no session.
+        if self.sessions.contains_key(&session) {
+            self.follow_customizations(cx, session);
+            self.follow_repository(cx, session);
+        }
     }
 
     /// Nobody looks for what a session brings along any more.
@@ -106,7 +109,7 @@ impl Host {
     pub(crate) fn drop_customizations_of(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         self.follow_again(cx, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         session.customizing.publications.remove(client);
         let mut gone = Vec::new();
@@ -132,7 +135,7 @@ impl Host {
             return;
         }
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let shows_any = session
             .state

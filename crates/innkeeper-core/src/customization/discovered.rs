@@ -16,7 +16,7 @@ use super::enablement::EnablementView;
 use super::entry::{child_id, children_mut, children_of, client_of, id_of, take_over_child, take_over_server};
 use super::limits::fit;
 use super::shadows::{Shadows, mark_shadowed};
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 /// Up to so many changes are told one by one, even if that is all there is.
@@ -35,7 +35,7 @@ impl Host {
             return;
         }
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return; // It is gone, and whoever looked did not know yet.
+            return never!("the session is in memory");
         };
         let mut left_out = drop_unusable(&mut entries, &session.state.active_clients);
         left_out.extend(fit(&mut entries, &self.config));
@@ -94,7 +94,7 @@ impl Host {
     /// Publishes the difference between what a session shows and what it is to show.
     pub(super) fn show_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, list: Vec<Customization>) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         match difference(session.state.customizations.as_deref(), &list) {
             Difference::Everything => {

@@ -12,7 +12,7 @@ use super::entry::{
 };
 use super::published::show_published;
 use super::shadows::mark_shadowed;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 use crate::session::Session;
 
@@ -168,7 +168,7 @@ impl Host {
     /// it now.
     pub(super) fn switch_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let Some(mut list) = session.state.customizations.clone() else {
             return;
@@ -185,7 +185,7 @@ impl Host {
     /// have often.
     pub(super) fn switch_of_client(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let scopes = EnablementView::of(session, &self.enablement.store);
         let shown = session.state.customizations.iter().flatten();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::enablement::add_off;
 use super::entry::{child_id, children_mut, children_of};
 use super::switched_off;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 /// In `_meta`: the id of the customization that is used in its place.
@@ -72,7 +72,7 @@ impl Host {
     /// Publishes the entries of a session whose marks differ since something was switched.
     pub(super) fn mark_shadowed_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let shadows = &session.customizing.shadows;
         if shadows.is_empty() {

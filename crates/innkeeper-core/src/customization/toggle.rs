@@ -16,7 +16,7 @@ use super::entry::{child_id, children_of, find, id_of};
 use super::published::resolve_published_id;
 use super::workspaces::is_same;
 use crate::clients::access::Scope;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, ROOT, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -128,7 +128,7 @@ impl Host {
     /// about (CUS-16) or cannot see (E-31).
     fn correct(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let list = session.state.customizations.as_deref().unwrap_or_default();
         let scopes = EnablementView::of(session, &self.enablement.store);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Dispatched, Verdict, elapsed};
 use crate::chat::chats::Chat;
 use crate::chat::model::MAX_CLOCK_SKEW_SECONDS;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::session::millis;
 
 impl Host {
@@ -108,7 +108,7 @@ impl Host {
     /// would show a session that changed before it existed.
     fn correct_start(&self, cx: &Cx<'_>, chat: &Chat, started: &mut ChatTurnStartedAction) {
         let Some(session) = self.sessions.get(&chat.session) else {
-            return;
+            return never!("the session is in memory");
         };
         if millis(&started.started_at) < millis(&session.created_at) {
             started.started_at = session.next_start(cx.now);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::actions::StateAction;
 
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::extension::ExtensionFields;
@@ -120,7 +120,7 @@ impl Host {
     /// `chat/reasoning`, without building the action, because this is where a host spends its time.
     pub(crate) fn commit_append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str) {
         let Some(chat) = self.chats.get_mut(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
             return;
@@ -166,7 +166,7 @@ impl Host {
 
     fn publish_frame(&mut self, cx: &mut Cx<'_>, channel: ChannelId, frame: ActionFrame, author: Option<ConnId>) {
         let Some(entry) = self.channels.get_mut(channel) else {
-            return;
+            return never!("the channel exists");
         };
         let frame = Arc::new(frame);
         self.log.replay.push(channel, cx.now.mono_ms, &frame);
@@ -200,6 +200,7 @@ impl Host {
                 self.follow_draft_of_chat(channel, action);
                 self.mark_unread(cx, channel, action);
             }
+            _ if channel == ROOT => {}
             _ => self.after_session_action(cx, channel, action),
         }
     }

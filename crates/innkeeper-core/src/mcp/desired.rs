@@ -13,7 +13,7 @@ use ahp_types::state::{McpServerCustomization, McpServerState};
 use super::wire;
 use super::{WantedServer, WantedServers};
 use crate::agent::Failure;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::customization::switched_off;
 use crate::effect::Effect;
 use crate::ids::ChannelId;
@@ -130,6 +130,9 @@ impl Host {
     /// Follows up on everything that was noted.
     pub(crate) fn update_servers(&mut self, cx: &mut Cx<'_>) {
         while let Some(session_id) = self.mcp.noted.pop_first() {
+            if !self.sessions.contains_key(&session_id) {
+                continue; // It is gone since it was noted.
+            }
             if self.runs_servers() {
                 self.want_servers(cx, session_id);
             }
@@ -140,7 +143,7 @@ impl Host {
     fn want_servers(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let most = self.config.max_mcp_servers;
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         if !session.mcp.is_known {
             return;
@@ -206,7 +209,7 @@ impl Host {
     /// A session came into memory: no server of it runs. Until one does again, that is what it shows.
     pub(crate) fn recover_servers(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let is_stopped = |server: &McpServerCustomization| {
             server.state == wire::stopped() && server.channel.is_none() && server.mcp_app.is_none()

@@ -6,7 +6,7 @@ use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolC
 use super::wire;
 use super::{AppCapabilities, ServerFacts, ServerReport, ServerStatus};
 use crate::agent::{AuthReason, ToolReply, ToolResult};
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 impl Host {
@@ -33,7 +33,7 @@ impl Host {
 
     fn server_status(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, attempt: u64, status: ServerStatus) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let Some(shown) = wire::find(&session.state, id) else {
             return;
@@ -91,7 +91,7 @@ impl Host {
     /// Shows what is known of a server, if it is not shown yet.
     fn server_facts(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, facts: &ServerFacts) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let Some(shown) = wire::find(&session.state, id) else {
             return;

@@ -23,7 +23,7 @@ use super::wire;
 use super::{KeptToken, Mcp, ServerToken, TokenChange};
 use crate::clients::access::Scope;
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -267,7 +267,7 @@ impl Host {
     /// The same for a session that was not in memory while tokens went.
     pub(super) fn hide_lost_tokens(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let servers = wire::servers(&session.state).map(|(_, server)| server);
         let lost = servers.filter(|server| wire::said_token(server).is_some_and(|said| !self.mcp.tokens.has(said)));

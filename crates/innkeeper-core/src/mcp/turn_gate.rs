@@ -7,7 +7,7 @@
 use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use super::wire;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
@@ -48,7 +48,7 @@ impl Host {
     /// Hands over the turns of a session that nothing is in the way of any more.
     pub(super) fn start_held_turns(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let is_free = awaited(session).is_empty() || !self.runs_servers();
         let now = cx.now.mono_ms;

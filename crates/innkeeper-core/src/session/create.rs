@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{Effect, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::ChannelKind;
@@ -189,10 +189,10 @@ impl Host {
         // An agent may want to know at once what its session brings along.
         self.follow_heard(cx, chat_id);
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
-            return;
+            return never!("the channel exists");
         };
         let Some(session) = self.sessions.get(&chat.session) else {
-            return;
+            return never!("the session is in memory");
         };
         cx.effects.push(Effect::OpenChat(Box::new(OpenChat {
             chat: chat_id,
@@ -214,7 +214,7 @@ impl Host {
 
     pub(crate) fn chat_opened(&mut self, cx: &mut Cx<'_>, chat: ChannelId, outcome: Result<(), Failure>) {
         let Some(chat) = self.chats.get(&chat) else {
-            return;
+            return never!("the chat is in memory");
         };
         let session = chat.session;
         // Of a further chat nobody waits for this: its first turn says what is wrong.
@@ -250,7 +250,7 @@ impl Host {
     ) {
         let session = self.chats.get(&chat).map(|chat| chat.session);
         let Some(session) = session.and_then(|id| self.sessions.get_mut(&id)) else {
-            return;
+            return never!("the session is in memory");
         };
         let creating = session.state.lifecycle == SessionLifecycle::Creating;
         if let Some(progress) = session.progress.as_mut().filter(|_| creating) {
@@ -373,7 +373,7 @@ impl Host {
     /// Sends a notification to root subscribers only (SUB-05), in the form that each version of the protocol knows.
     pub(crate) fn notify_root(&mut self, cx: &mut Cx<'_>, encode: impl Fn(ProtocolVersion) -> Option<bytes::Bytes>) {
         let Some(root) = self.channels.get_mut(ROOT) else {
-            return;
+            return never!("the channel exists");
         };
         for version in ProtocolVersion::ALL {
             let to = root.audience_of(version);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clients::channels::Channel;
 use crate::clients::client::Phase;
-use crate::core::{Cx, Host, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::dialect::ProtocolVersion;
@@ -97,7 +97,7 @@ impl Host {
     /// Takes a session out of memory and of the store.
     pub(crate) fn remove_session(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let uri = Arc::clone(&session.uri);
         for chat_id in session.chats.clone() {
@@ -112,7 +112,7 @@ impl Host {
     fn forget_session(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         self.finish_progress(cx, session_id);
         let Some(session) = self.sessions.remove(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         Self::forget_servers(cx, session_id, &session);
         Self::forget_customizations(cx, session_id, &session);
@@ -149,7 +149,7 @@ impl Host {
         problem: &str,
     ) {
         let (Some(connection), Command::DisposeSession { channel, .. }) = (self.conns.get(&conn), command) else {
-            return;
+            return never!("the connection is open, and disposes of a session");
         };
         let is_ready = matches!(connection.phase, Phase::Ready { .. });
         let scope = connection.principal.scope;
@@ -173,7 +173,7 @@ impl Host {
     /// Removes a session for good that was deleted before.
     pub(crate) fn remove_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: &Command) {
         let (Some(connection), Command::DisposeSession { channel, .. }) = (self.conns.get(&conn), command) else {
-            return;
+            return never!("the connection is open, and disposes of a session");
         };
         let is_ready = matches!(connection.phase, Phase::Ready { .. });
         if !is_ready || uri::is_chat(channel) {

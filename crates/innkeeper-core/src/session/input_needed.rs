@@ -10,7 +10,7 @@ use ahp_types::state::{
     ToolCallConfirmationState, ToolCallContributor, ToolCallRunningState, ToolCallState,
 };
 
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 impl Host {
@@ -18,11 +18,11 @@ impl Host {
     /// actions are about one part, and only that is looked at: a turn may have thousands.
     pub(crate) fn show_input_needed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<InputSubject<'_>>) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let session_id = chat.session;
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let head = chat.model.head();
         let shown = session.state.input_needed.as_deref().unwrap_or_default();

@@ -6,7 +6,7 @@ use ahp_types::actions::{ChatIsReadChangedAction, SessionIsReadChangedAction, St
 use ahp_types::state::{ChatOrigin, SessionStatus};
 use serde_json::{Map, Value, json};
 
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::frame::encode_notification;
 use crate::protocol::uri;
@@ -16,7 +16,7 @@ impl Host {
     /// Brings a session up to date with one of its chats, in the same step as the cause.
     pub(crate) fn sync_catalogue_entry(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let Some(chat) = self.chats.get(&chat) else {
-            return;
+            return never!("the chat is in memory");
         };
         let session_id = chat.session;
         let change = self
@@ -55,7 +55,7 @@ impl Host {
     /// Follows up on an action of the session channel.
     pub(crate) fn after_session_action(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let activity = session.refresh_aggregate();
         session.used_ms = cx.now.mono_ms;
@@ -136,7 +136,7 @@ impl Host {
         }
         self.persist_summary(cx, session_id);
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let session_uri = session.uri.to_string();
         self.notify_root(cx, |version| {

@@ -12,7 +12,7 @@ use ahp_types::state::MultipleWorkingDirectoriesCapability;
 
 use crate::chat::approval;
 use crate::chat::chats::Chat;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::ChannelId;
 use crate::protocol::uri;
@@ -202,7 +202,7 @@ impl Host {
     /// directories (SES-26).
     fn directory_gone(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, gone: &String, instead: Option<&String>) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         if directories_of(session).contains(gone) {
             return;

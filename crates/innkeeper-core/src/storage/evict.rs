@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::Effect;
 use crate::ids::ChannelId;
 
@@ -69,7 +69,7 @@ impl Host {
     /// Takes a session at rest out of memory.
     fn evict(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         session.settle_order();
         let chats = session.chats.clone();

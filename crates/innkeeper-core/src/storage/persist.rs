@@ -14,7 +14,7 @@ use crate::chat::chats::Chat;
 use crate::clients::channels::Subscription;
 use crate::clients::client::Client;
 use crate::config::CoreConfig;
-use crate::core::{Cx, Host, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::session::{Session, millis};
@@ -81,7 +81,7 @@ impl Host {
     /// Counts an action that was just published.
     pub(crate) fn count_tail(&mut self, channel: ChannelId, bytes: usize) {
         let Some(entry) = self.channels.get_mut(channel) else {
-            return;
+            return never!("the channel exists");
         };
         entry.last = self.log.seq();
         entry.tail += bytes;
@@ -143,7 +143,7 @@ impl Host {
     fn persist_root(&mut self, cx: &mut Cx<'_>) {
         let is_promised = self.grants.take_changed() | self.enablement.take_changed();
         let Some(entry) = self.channels.get(ROOT) else {
-            return;
+            return never!("the channel exists");
         };
         let document = RootDocument {
             version: document::VERSION,
@@ -168,7 +168,7 @@ impl Host {
 
     fn persist_session(&self, cx: &mut Cx<'_>, session_id: ChannelId, is_new: bool) {
         let (Some(session), Some(entry)) = (self.sessions.get(&session_id), self.channels.get(session_id)) else {
-            return;
+            return never!("the session is in memory");
         };
         let document = SessionDocument {
             version: document::VERSION,
@@ -212,7 +212,7 @@ impl Host {
             return;
         };
         let Some(session) = self.sessions.get(&chat.session) else {
-            return;
+            return never!("the session is in memory");
         };
         let uri = Arc::clone(&entry.uri);
         let draft = ChatDraft {

@@ -13,7 +13,7 @@ use crate::agent::Failure;
 use crate::chat::chats::Chat;
 use crate::chat::tool_call::wire;
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::protocol::action_table::ChannelKind;
 use crate::session::create::error_info;
@@ -181,7 +181,7 @@ impl Host {
         self.refresh_server_tools(cx, session_id);
         self.recover_customizations(cx, session_id);
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         if session.state.lifecycle == SessionLifecycle::Creating && !self.storage.mode().is_read_only() {
             // Whoever created it was told that it comes up.
@@ -203,7 +203,7 @@ impl Host {
     /// A turn that nobody runs any more has failed, with everything it had said (P4).
     fn close_interrupted(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let (None, Some(turn)) = (&chat.run, &chat.model.head().active_turn) else {
             return;
@@ -253,7 +253,7 @@ impl Host {
     /// Work beside turns ended with the agent that did it.
     fn end_background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         let ids: Vec<String> = work

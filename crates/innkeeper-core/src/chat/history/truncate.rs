@@ -4,7 +4,7 @@ use ahp_types::actions::{ChatTruncatedAction, StateAction};
 
 use crate::chat::chats::Chat;
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, Seq};
 use crate::session::Session;
@@ -56,7 +56,7 @@ impl Host {
     pub(crate) fn apply_truncated(&mut self, cx: &mut Cx<'_>, by: &Dispatched, truncated: ChatTruncatedAction) {
         let chat_id = by.channel;
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let model = &chat.model;
         let is_cut = |kept: usize| kept < model.turn_count() || model.head().active_turn.is_some();
@@ -81,7 +81,7 @@ impl Host {
     /// so it gets a snapshot when it returns (TRC-04).
     fn resync_the_absent(&mut self, chat_id: ChannelId, index: usize) {
         let Some(chat) = self.chats.get(&chat_id) else {
-            return;
+            return never!("the chat is in memory");
         };
         let uri = chat.model.head().resource.as_str();
         let model = &chat.model;
@@ -104,7 +104,7 @@ impl Host {
     /// Without turns nobody lacks one.
     fn forget_windows(&mut self, chat_id: ChannelId) {
         let Some(entry) = self.channels.get_mut(chat_id) else {
-            return;
+            return never!("the channel exists");
         };
         entry.all_loaded();
         let uri = &*entry.uri;

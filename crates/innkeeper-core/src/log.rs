@@ -2,6 +2,7 @@
 //!
 //! Only this folder gives out sequence numbers and encodes actions.
 
+mod after_action;
 pub(crate) mod commit;
 pub(crate) mod gaps;
 pub(crate) mod replay;

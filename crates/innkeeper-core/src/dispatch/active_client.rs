@@ -9,7 +9,7 @@ use ahp_types::state::SessionActiveClient;
 use super::{Dispatched, Verdict};
 use crate::core::{Cx, Host, json_bytes};
 use crate::customization::check_client_plugins;
-use crate::ids::ChannelId;
+use crate::ids::{ChannelId, ClientId};
 use crate::log::commit::Author;
 use crate::protocol::dialect::extension::OptIn;
 use crate::session::Session;
@@ -60,6 +60,41 @@ impl Host {
             return Verdict::Reject("a client may only remove itself: clientId is not the dispatcher's".to_owned());
         }
         Verdict::Accept(StateAction::SessionActiveClientRemoved(removed))
+    }
+
+    /// A client is an active client of a session now, or announced other tools and plugins.
+    pub(crate) fn after_active_client_set(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session_id: ChannelId,
+        set: &SessionActiveClientSetAction,
+    ) {
+        let client = ClientId::new(&set.active_client.client_id);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.memberships.insert(session_id);
+        }
+        self.client_customizes(cx, session_id, &set.active_client.client_id);
+    }
+
+    /// A client has left a session: its calls fail, and its plugins go.
+    pub(crate) fn after_active_client_removed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session_id: ChannelId,
+        removed: &SessionActiveClientRemovedAction,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&session_id)
+            && session.opt_ins.get(&removed.client_id).is_some()
+        {
+            Arc::make_mut(&mut session.opt_ins).set(&removed.client_id, None);
+        }
+        let id = ClientId::new(&removed.client_id);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.memberships.remove(&session_id);
+        }
+        self.watches.recheck();
+        self.fail_calls_of(cx, session_id, &id);
+        self.drop_customizations_of(cx, session_id, &removed.client_id);
     }
 
     /// Follows up on a client that announced itself in a session as it did before.

@@ -11,7 +11,6 @@ use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
 use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
-use crate::session::input_needed::InputSubject;
 
 /// The client behind a dispatched action.
 #[derive(Debug, Clone)]
@@ -180,59 +179,5 @@ impl Host {
         });
         self.count_tail(channel, bytes);
         self.schedule_sweep(cx.now);
-    }
-
-    /// Brings everything that is derived from a channel's state up to date in the same step.
-    fn after_action(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
-        match action {
-            // Streamed output changes neither status nor times, so the hot path stops here.
-            StateAction::ChatDelta(_)
-            | StateAction::ChatReasoning(_)
-            | StateAction::ChatToolCallDelta(_)
-            | StateAction::ChatUsage(_) => {}
-            _ if self.chats.contains_key(&channel) => {
-                match waiting(action) {
-                    InputChange::Unchanged => {}
-                    InputChange::Of(about) => self.show_input_needed(cx, channel, Some(about)),
-                    InputChange::OfAnything => self.show_input_needed(cx, channel, None),
-                }
-                self.sync_catalogue_entry(cx, channel);
-                self.follow_draft_of_chat(channel, action);
-                self.mark_unread(cx, channel, action);
-            }
-            _ if channel == ROOT => {}
-            _ => self.after_session_action(cx, channel, action),
-        }
-    }
-}
-
-/// The change that an action may make to the input a chat waits for.
-enum InputChange<'a> {
-    Unchanged,
-    Of(InputSubject<'a>),
-    OfAnything,
-}
-
-fn waiting(action: &StateAction) -> InputChange<'_> {
-    let call = |id| InputChange::Of(InputSubject::Call(id));
-    let question = |id| InputChange::Of(InputSubject::Question(id));
-    match action {
-        StateAction::ChatToolCallReady(action) => call(&action.tool_call_id),
-        StateAction::ChatToolCallConfirmed(action) => call(&action.tool_call_id),
-        // Not for its content, which is not shown there, but for its `_meta`.
-        StateAction::ChatToolCallContentChanged(action) => call(&action.tool_call_id),
-        StateAction::ChatToolCallComplete(action) => call(&action.tool_call_id),
-        StateAction::ChatToolCallResultConfirmed(action) => call(&action.tool_call_id),
-        StateAction::ChatToolCallAuthRequired(action) => call(&action.tool_call_id),
-        StateAction::ChatToolCallAuthResolved(action) => call(&action.tool_call_id),
-        StateAction::ChatInputRequested(action) => question(&action.request.id),
-        StateAction::ChatInputAnswerChanged(action) => question(&action.request_id),
-        StateAction::ChatInputCompleted(action) => question(&action.request_id),
-        StateAction::ChatTurnComplete(_)
-        | StateAction::ChatTurnCancelled(_)
-        | StateAction::ChatError(_)
-        | StateAction::ChatTurnResume(_)
-        | StateAction::ChatTruncated(_) => InputChange::OfAnything,
-        _ => InputChange::Unchanged,
     }
 }

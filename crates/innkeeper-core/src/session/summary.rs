@@ -1,13 +1,11 @@
 //! Values derived from chats and sessions: catalogues, aggregates, and the summaries on the root channel.
 
-use std::sync::Arc;
-
 use ahp_types::actions::{ChatIsReadChangedAction, SessionIsReadChangedAction, StateAction};
 use ahp_types::state::{ChatOrigin, SessionStatus};
 use serde_json::{Map, Value, json};
 
 use crate::core::{Cx, Host, Timer, never};
-use crate::ids::{ChannelId, ClientId};
+use crate::ids::ChannelId;
 use crate::protocol::frame::encode_notification;
 use crate::protocol::uri;
 use crate::session::create::encode_added;
@@ -52,57 +50,8 @@ impl Host {
         }
     }
 
-    /// Follows up on an action of the session channel.
-    pub(crate) fn after_session_action(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
-        let Some(session) = self.sessions.get_mut(&session_id) else {
-            return never!("the session is in memory");
-        };
-        let activity = session.refresh_aggregate();
-        session.used_ms = cx.now.mono_ms;
-        session.customizing.follow(action);
-        match action {
-            StateAction::SessionActiveClientSet(set) => {
-                let client = ClientId::new(&set.active_client.client_id);
-                if let Some(client) = self.clients.get_mut(&client) {
-                    client.memberships.insert(session_id);
-                }
-                self.client_customizes(cx, session_id, &set.active_client.client_id);
-            }
-            StateAction::SessionActiveClientRemoved(removed) => {
-                if session.opt_ins.get(&removed.client_id).is_some() {
-                    Arc::make_mut(&mut session.opt_ins).set(&removed.client_id, None);
-                }
-                let id = ClientId::new(&removed.client_id);
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.memberships.remove(&session_id);
-                }
-                self.watches.recheck();
-                self.fail_calls_of(cx, session_id, &id);
-                self.drop_customizations_of(cx, session_id, &removed.client_id);
-            }
-            StateAction::SessionWorkingDirectorySet(_)
-            | StateAction::SessionWorkingDirectoryRemoved(_)
-            | StateAction::SessionWorkingDirectoryReplaced(_) => {
-                self.watches.recheck();
-                self.customizations_rescoped(cx, session_id);
-                self.repository_moved(cx, session_id);
-            }
-            _ => {}
-        }
-        self.mark_servers_changed(session_id, action);
-        self.note_tools_after(cx, session_id, action);
-        if let Some(session) = self.sessions.get_mut(&session_id) {
-            session.acknowledged.clear();
-        }
-        if let Some(activity) = activity {
-            self.commit(cx, session_id, StateAction::SessionActivityChanged(activity), None);
-        }
-        self.follow_draft(session_id, action);
-        self.schedule_summary(cx, session_id);
-    }
-
     /// Collects changes for a moment, so that a burst is one notification (ROOT-13).
-    fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+    pub(crate) fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         if let Some(entry) = self.sessions.get_mut(&session)
             && !entry.summary_due
             && !entry.is_draft

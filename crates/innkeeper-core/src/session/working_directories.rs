@@ -165,6 +165,13 @@ impl Host {
         self.workspace_changed(cx, session_id);
     }
 
+    /// A session works in other directories now: so do its watches, customizations and repository.
+    pub(crate) fn after_directories_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.watches.recheck();
+        self.customizations_rescoped(cx, session_id);
+        self.repository_moved(cx, session_id);
+    }
+
     /// What a session's agent can do with several directories (SES-25).
     fn capability(&self, session: &Session) -> Result<&MultipleWorkingDirectoriesCapability, String> {
         let agent = self.agent_of(session);

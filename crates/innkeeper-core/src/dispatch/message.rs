@@ -39,7 +39,7 @@ impl Host {
             chat.model.head().interactivity,
             Some(ChatInteractivity::ReadOnly | ChatInteractivity::Hidden)
         ) {
-            return Err("this chat takes no messages from people".to_owned());
+            return Err("this chat takes no messages from users".to_owned());
         }
         if message.text.len() > self.config.max_message_bytes {
             return Err(format!(
@@ -119,13 +119,13 @@ fn check_attachment(attachment: &MessageAttachment) -> Result<(), String> {
             }
         }
         MessageAttachment::Resource(resource) => {
-            uri::check(&resource.uri).map_err(|_| "has a uri that is none".to_owned())
+            uri::check(&resource.uri).map_err(|_| "has a uri that is not a valid URI".to_owned())
         }
         MessageAttachment::Annotations(annotations) => {
-            uri::check(&annotations.resource).map_err(|_| "has a resource that is no URI".to_owned())
+            uri::check(&annotations.resource).map_err(|_| "has a resource that is not a valid URI".to_owned())
         }
         MessageAttachment::Chat(chat) => {
-            uri::check(&chat.resource).map_err(|_| "has a resource that is no URI".to_owned())
+            uri::check(&chat.resource).map_err(|_| "has a resource that is not a valid URI".to_owned())
         }
     }
 }

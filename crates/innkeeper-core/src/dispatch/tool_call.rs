@@ -437,7 +437,7 @@ fn check_confirmed(
 fn check_complete(call: &ToolCallState, complete: &ChatToolCallCompleteAction, author: &Author) -> Result<(), String> {
     match call {
         ToolCallState::AuthRequired(_) if complete.result.success => {
-            Err("result.success: a call that waits for somebody to sign in cannot succeed".to_owned())
+            Err("result.success: a call that waits for a user to sign in cannot succeed".to_owned())
         }
         ToolCallState::AuthRequired(_) => check_contents(complete.result.content.as_deref(), "result.content"),
         ToolCallState::Running(_) => {
@@ -490,7 +490,7 @@ fn describe(call: &ToolCallState) -> &'static str {
         ToolCallState::Streaming(_) => "its input is still being written",
         ToolCallState::PendingConfirmation(_) => "it waits for a decision",
         ToolCallState::Running(_) => "it is running",
-        ToolCallState::AuthRequired(_) => "it waits for somebody to sign in",
+        ToolCallState::AuthRequired(_) => "it waits for a user to sign in",
         ToolCallState::PendingResultConfirmation(_) => "its result waits for a decision",
         ToolCallState::Completed(_) => "it is complete",
         ToolCallState::Cancelled(_) => "it was cancelled",

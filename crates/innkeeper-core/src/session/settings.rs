@@ -178,10 +178,10 @@ fn check_value(setting: &Setting, value: &Value) -> Result<(), String> {
         }
         SettingKind::TextList { min, max } => {
             let Some(items) = value.as_array() else {
-                return expect(false, "a list of texts");
+                return expect(false, "an array of strings");
             };
             if let Some(index) = items.iter().position(|item| !item.is_string()) {
-                return Err(format!("must be a list of texts, and item {index} is none"));
+                return Err(format!("must be an array of strings; item {index} is not a string"));
             }
             let is_long = |item: &Value| item.as_str().is_some_and(|text| text.len() > MAX_ITEM_BYTES);
             if let Some(index) = items.iter().position(is_long) {

@@ -86,12 +86,12 @@ fn cmp09_root08_every_problem_names_the_property() {
         (
             "list",
             json!("a"),
-            Some("config.list: must be a list of texts, not text"),
+            Some("config.list: must be an array of strings, not text"),
         ),
         (
             "list",
             json!(["a", 2]),
-            Some("config.list: must be a list of texts, and item 1 is none"),
+            Some("config.list: must be an array of strings; item 1 is not a string"),
         ),
         ("list", json!([]), Some("config.list: has 0 items and needs 1")),
         (

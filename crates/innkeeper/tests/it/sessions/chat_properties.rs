@@ -213,7 +213,7 @@ async fn cht14_a_subagent_rejects_user_messages() {
     }
     client.cancel_turn(&uris.chat, "t1").await;
     client.start_turn(&worker, "t2", "and now?").await;
-    assert_eq!(client.refusal(4).await, "this chat takes no messages from people");
+    assert_eq!(client.refusal(4).await, "this chat takes no messages from users");
     client.assert_converged().await;
 }
 

@@ -82,11 +82,11 @@ async fn turn_17_turn_19_attachments_that_mean_nothing_are_refused_by_name() {
         ),
         (
             json!({ "type": "resource", "label": "x", "uri": "a file" }),
-            "message.attachments[1] has a uri that is none",
+            "message.attachments[1] has a uri that is not a valid URI",
         ),
         (
             json!({ "type": "annotations", "label": "x", "resource": "" }),
-            "message.attachments[1] has a resource that is no URI",
+            "message.attachments[1] has a resource that is not a valid URI",
         ),
         (
             json!({ "type": "hologram", "label": "x" }),

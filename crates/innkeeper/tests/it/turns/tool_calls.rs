@@ -199,7 +199,7 @@ async fn tool_14_tool_15_a_call_waits_for_a_sign_in() {
     other.answer(&wait, "chat/toolCallComplete", success).await;
     assert_eq!(
         other.refusal(1).await,
-        "result.success: a call that waits for somebody to sign in cannot succeed"
+        "result.success: a call that waits for a user to sign in cannot succeed"
     );
     assert_eq!(client.call_in(&uris.chat, "auth-required").await, call);
 

@@ -107,16 +107,12 @@ fn dsp07_renaming_a_chat_by_the_sessions_action_is_accepted() {
     assert_eq!(mine[0]["origin"]["clientSeq"], 9);
     assert_eq!(
         stage.action_types(observer),
-        ["session/chatUpdated"],
-        "E-08: it travels in the catalogue"
+        ["session/chatUpdated", "session/titleChanged"],
+        "E-08: it travels in the catalogue, and a session is renamed with its default chat"
     );
     assert_eq!(stage.state(SESSION)["chats"][0]["title"], "my chat");
     assert_eq!(stage.state(&chat)["title"], "my chat");
-    assert_eq!(
-        stage.state(SESSION)["title"],
-        "New session",
-        "the session keeps its own"
-    );
+    assert_eq!(stage.state(SESSION)["title"], "my chat");
 }
 
 #[test]

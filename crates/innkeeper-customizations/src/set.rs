@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
+use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, CustomizationSet, Original, PromptFile, Rule, Skill};
 use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
@@ -17,10 +17,10 @@ use crate::texts::LocalTexts;
 const MAX_BEFORE: usize = 8;
 
 /// Builds the set of a session. Looks at files, to find out which of them are one and the same.
-pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Kit {
-    let mut kit = Kit {
+pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> CustomizationSet {
+    let mut kit = CustomizationSet {
         hooks,
-        ..Kit::default()
+        ..CustomizationSet::default()
     };
     let mut texts = LocalTexts::default();
     let mut shadows = Shadows::default();
@@ -44,7 +44,7 @@ pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Kit {
 }
 
 /// Adds a child to the kit. `false` says that it is nothing that agents read.
-fn add(kit: &mut Kit, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child, path: &Path) -> bool {
+fn add(kit: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child, path: &Path) -> bool {
     let mut about = about(part, child);
     // The copy of a client's plugin is a file of its own.
     let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));

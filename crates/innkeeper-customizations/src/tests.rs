@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{Kit, NoHooks};
+use innkeeper_host::customizations::{CustomizationSet, NoHooks};
 use innkeeper_plugins::Container;
 
 use crate::discovered::{Discovered, Origin};
@@ -54,12 +54,12 @@ impl Machine {
     }
 }
 
-fn kit(discovered: &Discovered) -> Kit {
+fn kit(discovered: &Discovered) -> CustomizationSet {
     set::build(discovered, Arc::new(NoHooks))
 }
 
 /// The full names of skills, with what their descriptions say about where they are.
-fn skills(kit: &Kit) -> Vec<(String, &str)> {
+fn skills(kit: &CustomizationSet) -> Vec<(String, &str)> {
     let skills = kit.skills.iter();
     skills
         .map(|skill| {

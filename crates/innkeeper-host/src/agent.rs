@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use innkeeper_core::Failure;
 
-use crate::services::customizations::Customized;
+use crate::services::customizations::TurnCustomizations;
 use crate::services::mcp::{McpTool, Sampler};
 
 mod background;
@@ -45,7 +45,7 @@ pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};
 pub use protected_resource::ProtectedResource;
 pub use question::Form;
 pub use sink::EventSink;
-pub use subagent::{Worker, WorkerEnd, WorkerSpec};
+pub use subagent::{Subagent, SubagentEnd, SubagentSpec};
 pub(crate) use tool_call::refused;
 pub use tool_call::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
 
@@ -100,7 +100,7 @@ pub trait Agent: Send + Sync + 'static {
     ///
     /// Unless an agent says otherwise, it offers everything that its [description](Self::info) lists and every tool of
     /// an MCP server that is meant for models.
-    fn session_tools(&self, session: &Customized) -> Vec<ToolInfo> {
+    fn session_tools(&self, session: &TurnCustomizations) -> Vec<ToolInfo> {
         let mut tools = self.info().into_tools();
         let of_servers = session.mcp().tools();
         tools.extend(of_servers.iter().map(McpTool::info));

@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 use crate::limits::Limits;
 use crate::main_loop::Message;
 use crate::net::outbox::Outbox;
-use crate::net::reverse_requests::{PeerError, ReverseMethod};
+use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::completions::Files;
 use crate::services::journal::JournalError;
-use crate::services::resources::{Content, of_client};
+use crate::services::resources::{Content, client_files};
 
 mod builder;
 mod catalogue;
@@ -106,30 +106,30 @@ impl HostHandle {
         client: &ClientId,
         method: ReverseMethod,
         params: Map<String, Value>,
-    ) -> Result<Value, PeerError> {
+    ) -> Result<Value, ClientRequestError> {
         let (reply, answer) = oneshot::channel();
-        let ask = Message::Ask {
+        let ask = Message::RequestClient {
             client: client.clone(),
             method,
             params,
             reply,
         };
         if self.inbox.send(ask).await.is_err() {
-            return Err(PeerError::Disconnected);
+            return Err(ClientRequestError::Disconnected);
         }
         match tokio::time::timeout(self.limits.reverse_request_time, answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(PeerError::Disconnected),
-            Err(_) => Err(PeerError::TimedOut),
+            Ok(Err(_)) => Err(ClientRequestError::Disconnected),
+            Err(_) => Err(ClientRequestError::TimedOut),
         }
     }
 
     /// Reads a URI that only a client can, such as one that it published itself (RES-19).
-    pub async fn read_from_client(&self, client: &ClientId, uri: &str) -> Result<Content, PeerError> {
-        let reading = of_client::read(&self.inbox, client, uri, self.limits.resource_bytes);
+    pub async fn read_from_client(&self, client: &ClientId, uri: &str) -> Result<Content, ClientRequestError> {
+        let reading = client_files::read(&self.inbox, client, uri, self.limits.resource_bytes);
         match tokio::time::timeout(self.limits.reverse_request_time, reading).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(PeerError::TimedOut),
+            Err(_) => Err(ClientRequestError::TimedOut),
         }
     }
 

@@ -63,8 +63,8 @@ pub use agent::{
     Decision, Description, Directories, EventSink, FileAccess, FileChange, FileSide, Form, Invocation, ModelInfo,
     Offer, PastOutcome, PastTool, PastTurn, PromptSection, ProtectedResource, Question, QuestionKind, RenderedPrompt,
     RenderedSection, Response, Risk, RiskReporter, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
-    SettingQuery, SettingValue, SignIn, StandardSection, TextSpan, ToolCall, ToolCallBuilder, ToolContent, ToolDraft,
-    ToolInfo, ToolKind, ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
+    SettingQuery, SettingValue, SignIn, StandardSection, Subagent, SubagentEnd, SubagentSpec, TextSpan, ToolCall,
+    ToolCallBuilder, ToolContent, ToolDraft, ToolInfo, ToolKind, ToolResult, TurnInput, Verdict,
 };
 pub use async_trait::async_trait;
 pub use host::{Host, HostBuilder, HostError, HostHandle};
@@ -76,7 +76,7 @@ pub use limits::Limits;
 pub use net::access::{Access, BadToken, Token};
 pub use net::close::Close;
 pub use net::connection::serve;
-pub use net::reverse_requests::{PeerError, ReverseMethod};
+pub use net::reverse_requests::{ClientRequestError, ReverseMethod};
 pub use net::{http, outbox, stdio, transport};
 pub use rpc::methods;
 pub use services::completions::{Files, FoundFile, NoFiles};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::customizations::Customized;
+use innkeeper_host::customizations::TurnCustomizations;
 use innkeeper_host::mcp::Sampler;
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Directories, EventSink, ProtectedResource, ToolInfo,
@@ -194,7 +194,7 @@ impl Agent for ModelAgent {
         })))
     }
 
-    fn session_tools(&self, session: &Customized) -> Vec<ToolInfo> {
+    fn session_tools(&self, session: &TurnCustomizations) -> Vec<ToolInfo> {
         let own = AgentTool::in_session(session);
         let toolbox = Toolbox::new(&self.agent_state.tools, own, &session.mcp().tools(), &[]);
         toolbox.infos()

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{About, Customized};
+use innkeeper_host::customizations::{About, TurnCustomizations};
 use innkeeper_host::{AppliedRule, Attachment};
 use innkeeper_std::sync::{Mutex, MutexGuard};
 use innkeeper_std::text::prefix;
@@ -38,7 +38,7 @@ const EARLIER: &str = "earlier";
 #[derive(Debug, Default)]
 pub(super) struct TurnContext {
     /// The enabled customizations.
-    pub(super) customizations: Customized,
+    pub(super) customizations: TurnCustomizations,
     /// Working directories of the session, as URIs.
     directories: Vec<String>,
     /// The custom agent of the turn.
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl TurnContext {
-    pub(super) fn new(customizations: Customized, directories: &[String], role: Option<Role>) -> Self {
+    pub(super) fn new(customizations: TurnCustomizations, directories: &[String], role: Option<Role>) -> Self {
         let turn_context = Self {
             customizations,
             directories: directories.to_vec(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::questions::describe;
-use innkeeper_host::customizations::{About, Called, Customized};
+use innkeeper_host::customizations::{About, Called, TurnCustomizations};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 
 /// Maximum number of listed entries of one kind.
@@ -99,7 +99,7 @@ pub(super) fn called(called: &Called) -> String {
 }
 
 /// Shows the selected custom agent and its instructions.
-pub(super) async fn introduce(given: &Customized, uri: &str, events: &EventSink) -> Result<(), AgentError> {
+pub(super) async fn introduce(given: &TurnCustomizations, uri: &str, events: &EventSink) -> Result<(), AgentError> {
     let chosen = given.agent(uri)?;
     let role = given.agent_text(chosen, &[]).await;
     let role = role.map_err(|problem| AgentError::failed("noAgent", problem))?.text;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::say;
-use innkeeper_host::customizations::Customized;
+use innkeeper_host::customizations::TurnCustomizations;
 use innkeeper_host::mcp::{
-    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, display_line,
+    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampler, SamplingRequest, SamplingResult, SamplingStop,
+    display_line,
 };
 use innkeeper_host::{AgentError, EventSink, ToolContent};
 
@@ -23,7 +24,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 const MAX_READ: usize = 64 << 10;
 
 /// Lists every server with its status, and the offers of those that are ready.
-pub(super) async fn overview(given: &Customized) -> String {
+pub(super) async fn overview(given: &TurnCustomizations) -> String {
     let servers = given.mcp_servers();
     if servers.is_empty() {
         return "This session has no MCP servers. Declare some in `.mcp.json`, or bring a plugin that has some.\n"
@@ -132,7 +133,7 @@ pub(super) async fn call(
 }
 
 /// Expands a prompt and shows what a model would get.
-pub(super) async fn prompt(given: &Customized, server: &str, name: &str, input: &str) -> String {
+pub(super) async fn prompt(given: &TurnCustomizations, server: &str, name: &str, input: &str) -> String {
     let prompts = given.mcp_prompts(PATIENCE).await;
     let mut prompts = prompts.iter();
     let Some(prompt) = prompts.find(|prompt| prompt.server_name == server && prompt.prompt == name) else {
@@ -169,12 +170,12 @@ pub(super) struct NoModel;
 
 #[async_trait]
 impl Sampler for NoModel {
-    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
+    async fn sample(&self, request: &SamplingRequest) -> Result<SamplingResult, String> {
         let asked: String = request.last_text().unwrap_or_default().chars().take(200).collect();
-        Ok(Sampled {
+        Ok(SamplingResult {
             text: format!("(The tour guide answers, not a model.) You said: {asked}"),
             model: "tour".to_owned(),
-            stop: SampledStop::Done,
+            stop: SamplingStop::Done,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{pause, prompt, say, tools};
 use innkeeper_host::{
-    AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
+    AgentError, Confirmation, EventSink, Invocation, SubagentEnd, SubagentSpec, ToolCall, ToolResult, Verdict,
 };
 
 /// `/subagent`: nested subagents; the innermost asks for confirmation (CHT-12, CHT-25).
@@ -23,7 +23,7 @@ pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), Agent
 fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>> {
     Box::pin(async move {
         let mut call = start(&events, &format!("Starts subagent {level} of {depth}")).await?;
-        let spec = WorkerSpec::new(
+        let spec = SubagentSpec::new(
             format!("Subagent {level}"),
             format!("You are subagent {level} of {depth}."),
         )
@@ -43,8 +43,8 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
             })
             .await;
         let result = match &outcome {
-            Ok(WorkerEnd::Done) => ToolResult::text(format!("Subagent {level} is done"), "done"),
-            Ok(WorkerEnd::Stopped) => {
+            Ok(SubagentEnd::Done) => ToolResult::text(format!("Subagent {level} is done"), "done"),
+            Ok(SubagentEnd::Stopped) => {
                 ToolResult::failed(format!("Subagent {level} was stopped"), "the user stopped the subagent")
             }
             Err(error) => ToolResult::failed(format!("Subagent {level} failed"), error.to_string()),
@@ -86,10 +86,10 @@ pub(super) async fn background(events: &EventSink, seconds: u64) -> Result<(), A
         .await?;
     watering.during(tokio::time::sleep(time));
     let mut call = start(events, "Starts a subagent that stays").await?;
-    let spec = WorkerSpec::new("Night watch", format!("Keep watch for {seconds} s."))
+    let spec = SubagentSpec::new("Night watch", format!("Keep watch for {seconds} s."))
         .kind("watch")
         .detached();
-    match call.worker(spec).await {
+    match call.subagent(spec).await {
         Ok(watch) => {
             watch.drive_apart(move |events| async move {
                 say(&events, "All is quiet. ").await?;

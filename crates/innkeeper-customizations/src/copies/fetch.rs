@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use innkeeper_host::customizations::{ClientEntry, ClientFiles, ClientPlugin};
-use innkeeper_host::{ClientId, PeerError};
+use innkeeper_host::{ClientId, ClientRequestError};
 use tokio::task::JoinSet;
 
 use super::names;
@@ -48,8 +48,11 @@ impl Failure {
         }
     }
 
-    fn of(name: &str, error: &PeerError) -> Self {
-        let is_away = matches!(error, PeerError::NotConnected(_) | PeerError::Disconnected);
+    fn of(name: &str, error: &ClientRequestError) -> Self {
+        let is_away = matches!(
+            error,
+            ClientRequestError::NotConnected(_) | ClientRequestError::Disconnected
+        );
         let why = match is_away {
             true => format!("{error}; it is tried again once the client is back"),
             false => format!("{name}: {error}"),
@@ -203,14 +206,14 @@ impl<'a> Fetch<'a> {
 
 /// Asks a client, and again when too many others ask it: what has arrived so far is worth the wait,
 /// which is part of the time that a copy may take.
-async fn patiently<T, Asking>(ask: impl Fn() -> Asking) -> Result<T, PeerError>
+async fn patiently<T, Asking>(ask: impl Fn() -> Asking) -> Result<T, ClientRequestError>
 where
-    Asking: Future<Output = Result<T, PeerError>>,
+    Asking: Future<Output = Result<T, ClientRequestError>>,
 {
     let mut pause = BUSY_PAUSE;
     loop {
         match ask().await {
-            Err(PeerError::Busy) => tokio::time::sleep(pause).await,
+            Err(ClientRequestError::Busy) => tokio::time::sleep(pause).await,
             answer => return answer,
         }
         pause = pause.saturating_mul(2).min(MAX_BUSY_PAUSE);
@@ -251,11 +254,11 @@ mod tests {
     async fn p20_a_client_that_is_asked_too_much_is_asked_again_for_the_same_file() {
         let asked = AtomicUsize::new(0);
         let answer = patiently(async || match asked.fetch_add(1, Ordering::Relaxed) {
-            0..8 => Err(PeerError::Busy),
+            0..8 => Err(ClientRequestError::Busy),
             _ => Ok("the file"),
         });
         assert_eq!(answer.await, Ok("the file"));
-        let answer: Result<(), _> = patiently(async || Err(PeerError::Disconnected)).await;
+        let answer: Result<(), _> = patiently(async || Err(ClientRequestError::Disconnected)).await;
         assert!(Failure::of("x", &answer.unwrap_err()).is_away);
     }
 

@@ -79,7 +79,7 @@ impl Background {
                 Ok(ring) => {
                     self.is_shown = true;
                     if ring {
-                        self.link.ring().await?;
+                        self.link.wake().await?;
                     }
                     return Ok(());
                 }
@@ -96,7 +96,7 @@ impl Drop for Background {
         if self.is_shown {
             let id = std::mem::take(&mut self.id);
             if self.link.queue.push_beside(BackgroundChange::Remove { id }) {
-                self.link.ring_now();
+                self.link.wake_now();
             }
         }
     }

@@ -116,7 +116,7 @@ impl ClientDraft {
             permission,
             input,
         } = self;
-        let (leave, changed) = match call.check(Some(&input)).await {
+        let (verdict, changed) = match call.check(Some(&input)).await {
             Ok(checked) => checked,
             Err(error) => {
                 return match error.denial() {
@@ -126,9 +126,9 @@ impl ClientDraft {
             }
         };
         let permission = match permission {
-            Permission::Ask(_) if leave.allows => Permission::Granted,
-            Permission::Ask(confirmation) if leave.asks => Permission::Insist(confirmation),
-            _ if leave.asks => Permission::Insist(Box::default()),
+            Permission::Ask(_) if verdict.pre_approved => Permission::Granted,
+            Permission::Ask(confirmation) if verdict.must_ask => Permission::Insist(confirmation),
+            _ if verdict.must_ask => Permission::Insist(Box::default()),
             permission => permission,
         };
         let mut is_waiting_for_people = matches!(permission, Permission::Ask(_) | Permission::Insist(_));

@@ -11,9 +11,9 @@ use super::{
     Agent, AgentError, Attachment, ClientTool, Credential, EventSink, PastTurn, PromptSection, RenderedPrompt, Secret,
     prompt,
 };
-use crate::agent::runtime::event_queue::Bell;
+use crate::agent::runtime::event_queue::LoopWaker;
 use crate::main_loop::Message;
-use crate::services::customizations::{Called, Customized};
+use crate::services::customizations::{Called, TurnCustomizations};
 use crate::services::mcp::{Mcp, prompts};
 use crate::services::prompt_transform::Renderer;
 
@@ -42,7 +42,7 @@ pub struct ChatContext {
     /// ([`EventSink::remember`](super::EventSink::remember)).
     pub memory: Option<Arc<Value>>,
     /// What the session brings along and is switched on. Each turn has its own, which may be more.
-    pub customizations: Customized,
+    pub customizations: TurnCustomizations,
     pub(crate) credentials: Vec<Credential>,
     reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
     renderer: Renderer,
@@ -50,7 +50,7 @@ pub struct ChatContext {
 
 impl ChatContext {
     /// Everything but the history, which has to be read first.
-    pub(crate) fn new(open: OpenChat, bell: &Bell, renderer: Renderer) -> Self {
+    pub(crate) fn new(open: OpenChat, waker: &LoopWaker, renderer: Renderer) -> Self {
         Self {
             session: open.session_uri,
             chat: open.chat_uri,
@@ -61,9 +61,9 @@ impl ChatContext {
             selection: open.selection,
             settings: open.settings,
             memory: open.memory,
-            customizations: Customized::default(),
+            customizations: TurnCustomizations::default(),
             credentials: open.credentials,
-            reporter: open.wants_progress.then(|| (open.chat, bell.inbox().clone())),
+            reporter: open.wants_progress.then(|| (open.chat, waker.inbox().clone())),
             renderer,
         }
     }
@@ -141,7 +141,7 @@ pub struct TurnInput {
     /// [`EventSink::call_client_tool`](super::EventSink::call_client_tool).
     pub client_tools: Vec<ClientTool>,
     /// What the session brings along and is switched on: skills, custom agents, prompts, rules.
-    pub customizations: Customized,
+    pub customizations: TurnCustomizations,
     /// The skill or the prompt that the message calls with `/name`, with its text. It is for the
     /// model; people go on seeing what they wrote.
     pub called: Option<Called>,
@@ -149,7 +149,7 @@ pub struct TurnInput {
 }
 
 impl TurnInput {
-    pub(crate) fn new(start: TurnStart, customizations: Customized) -> Self {
+    pub(crate) fn new(start: TurnStart, customizations: TurnCustomizations) -> Self {
         Self {
             customizations,
             called: None,
@@ -199,7 +199,7 @@ impl TurnInput {
         self.customizations.mcp()
     }
 
-    /// The token to use for one of the agent's protected resources in this turn and in the workers
+    /// The token to use for one of the agent's protected resources in this turn and in the subagents
     /// it starts: of the client that started the turn, else of the one that created the session, else
     /// of one that takes part in it. A required one is always there.
     pub fn token(&self, resource: &str) -> Option<Secret> {

@@ -17,14 +17,14 @@ use crate::services::resources::content_type;
 
 /// What one turn has room for, and where it puts the rest.
 #[derive(Debug, Default)]
-pub(crate) struct TurnRoom {
+pub(crate) struct TurnOverflow {
     /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
     pub(crate) embedded: AtomicUsize,
     /// Where the turn puts what it has no room for.
     pub(crate) contents: Option<SessionContents>,
 }
 
-impl TurnRoom {
+impl TurnOverflow {
     pub(crate) fn new(contents: Option<SessionContents>) -> Arc<Self> {
         Arc::new(Self {
             contents,
@@ -70,7 +70,7 @@ impl EventSink {
     }
 
     async fn keep(&self, name: &str, bytes: Vec<u8>, content_type: &str) -> Option<Reference> {
-        let contents = self.room.contents.as_ref()?;
+        let contents = self.overflow.contents.as_ref()?;
         let file = format!("file:///{name}");
         let kept = contents.keep_file(&file, bytes, Some(content_type.to_owned())).await;
         kept.inspect_err(|problem| tracing::warn!(problem, name, "a content could not be kept"))
@@ -90,7 +90,7 @@ impl EventSink {
         if !data_uri::is_data(&side.content) {
             return;
         }
-        let (Ok((bytes, _)), Some(contents)) = (data_uri::decode(&side.content), &self.room.contents) else {
+        let (Ok((bytes, _)), Some(contents)) = (data_uri::decode(&side.content), &self.overflow.contents) else {
             return;
         };
         let kind = content_type(Path::new(&side.uri), &bytes);

@@ -7,8 +7,8 @@ use innkeeper_core::{AgentEvent, ELICITATION, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::overflow::TurnRoom;
-use super::runtime::hooks::Scene;
+use super::overflow::TurnOverflow;
+use super::runtime::hooks::HookContext;
 use super::runtime::mailbox::Mailbox;
 use super::{
     AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::agent::runtime::driver::ChatLink;
 use crate::agent::runtime::event_queue::Offer;
-use crate::services::customizations::Customized;
+use crate::services::customizations::TurnCustomizations;
 use crate::services::mcp::{Mcp, McpCall, McpTool};
 
 /// Most that is remembered about a chat for its agent.
@@ -32,11 +32,11 @@ pub struct EventSink {
     pub(crate) turn: TurnKey,
     pub(crate) cancelled: CancellationToken,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) customized: Customized,
+    pub(crate) customizations: TurnCustomizations,
     /// What hooks are told of every moment, and what they said.
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) hook_context: Arc<HookContext>,
     /// What the turn has room for.
-    pub(crate) room: Arc<TurnRoom>,
+    pub(crate) overflow: Arc<TurnOverflow>,
 }
 
 impl fmt::Debug for EventSink {
@@ -229,7 +229,7 @@ impl EventSink {
     }
 
     /// Renders the system prompt of this turn: the client that started it, or another one of the
-    /// session, may rewrite the sections it asked for (SMT-06). A worker's prompt is rewritten by the
+    /// session, may rewrite the sections it asked for (SMT-06). A subagent's prompt is rewritten by the
     /// client that started its parent's turn. Call it whenever the prompt is put together; without
     /// such a client it takes no more than a moment. Whatever goes wrong with the client leaves the
     /// sections as they are.
@@ -256,14 +256,14 @@ impl EventSink {
         background::begin(self, label.into(), command.into()).await
     }
 
-    /// What the turn may use of what its session brings along; a worker's is that of its parent.
-    pub fn customizations(&self) -> &Customized {
-        &self.customized
+    /// What the turn may use of what its session brings along; a subagent's is that of its parent.
+    pub fn customizations(&self) -> &TurnCustomizations {
+        &self.customizations
     }
 
     /// The MCP servers of the session.
     pub fn mcp(&self) -> &Mcp {
-        self.customized.mcp()
+        self.customizations.mcp()
     }
 
     /// Begins a call of a tool of one of them.
@@ -296,10 +296,10 @@ impl EventSink {
     pub(super) async fn send_noting(&self, mut event: AgentEvent, sent: &mut bool) -> Result<(), AgentError> {
         loop {
             let offer = self.link.queue.offer(self.turn, event);
-            *sent = matches!(offer, Offer::Taken | Offer::Ring);
+            *sent = matches!(offer, Offer::Taken | Offer::Wake);
             match offer {
                 Offer::Taken => return Ok(()),
-                Offer::Ring => return self.link.ring().await,
+                Offer::Wake => return self.link.wake().await,
                 Offer::Over => return Err(AgentError::Cancelled),
                 Offer::Full(back) => event = back,
             }
@@ -310,7 +310,7 @@ impl EventSink {
     /// Sends without waiting, for a `drop`.
     pub(super) fn send_now(&self, event: AgentEvent) {
         if self.link.queue.push(self.turn, event) {
-            self.link.ring_now();
+            self.link.wake_now();
         }
     }
 }

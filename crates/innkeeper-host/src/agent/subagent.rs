@@ -1,4 +1,4 @@
-//! Workers: chats that a tool call starts, and that its agent drives.
+//! Subagents: chats that a tool call starts, and that its agent drives.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::{AgentError, EventSink};
 use crate::agent::runtime::driver::{died, out_of_patience, turn_end};
 
-/// What a worker is to do.
+/// What a subagent is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerSpec {
+pub struct SubagentSpec {
     title: String,
     prompt: String,
     kind: Option<String>,
@@ -21,8 +21,8 @@ pub struct WorkerSpec {
     detached: bool,
 }
 
-impl WorkerSpec {
-    /// A worker with a title for its chat and what it is told to do. It ends with the turn that
+impl SubagentSpec {
+    /// A subagent with a title for its chat and what it is told to do. It ends with the turn that
     /// started it.
     pub fn new(title: impl Into<String>, prompt: impl Into<String>) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl WorkerSpec {
         }
     }
 
-    /// The name of the worker's kind, such as `explorer`.
+    /// The name of the subagent's kind, such as `explorer`.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
@@ -71,32 +71,32 @@ impl WorkerSpec {
     }
 }
 
-/// A worker that was started: a chat with one turn, driven by whoever holds this. Made by
-/// [`ToolCall::worker`](super::ToolCall::worker). Dropping it ends the turn as cancelled.
+/// A subagent that was started: a chat with one turn, driven by whoever holds this. Made by
+/// [`ToolCall::subagent`](super::ToolCall::subagent). Dropping it ends the turn as cancelled.
 ///
 /// When the turn that started it ends, its own is cancelled with it, unless it is detached. Its
 /// turn can also be cancelled by people; then everything that waits in it fails with
 /// [`AgentError::Cancelled`].
 #[derive(Debug)]
-#[must_use = "a worker that is dropped ends as cancelled"]
-pub struct Worker {
+#[must_use = "a subagent that is dropped ends as cancelled"]
+pub struct Subagent {
     events: EventSink,
     uri: Arc<str>,
-    /// The turn that waits for it; a detached worker is not waited for.
+    /// The turn that waits for it; a detached subagent is not waited for.
     parent: CancellationToken,
     is_over: bool,
 }
 
-/// How a worker that did not fail ended.
+/// How a subagent that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WorkerEnd {
+pub enum SubagentEnd {
     /// It did its work.
     Done,
     /// Somebody stopped it, and it alone.
     Stopped,
 }
 
-impl Worker {
+impl Subagent {
     pub(crate) fn new(events: EventSink, uri: Arc<str>, parent: CancellationToken) -> Self {
         Self {
             events,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Where its output goes. It can do all that the agent itself can, start workers included.
+    /// Where its output goes. It can do all that the agent itself can, start subagents included.
     pub fn events(&self) -> &EventSink {
         &self.events
     }
@@ -122,16 +122,16 @@ impl Worker {
     }
 
     /// Drives it to the end of the given work, and ends its turn with what came of it. That people
-    /// stopped the worker and nothing else is no error of whoever started it. Several can
-    /// be driven at once, for instance with `tokio::join!`. Work that panics ends the worker's turn
+    /// stopped the subagent and nothing else is no error of whoever started it. Several can
+    /// be driven at once, for instance with `tokio::join!`. Work that panics ends the subagent's turn
     /// with an error, and no other.
-    pub async fn drive<W, F>(self, work: W) -> Result<WorkerEnd, AgentError>
+    pub async fn drive<W, F>(self, work: W) -> Result<SubagentEnd, AgentError>
     where
         W: FnOnce(EventSink) -> F + Send,
         F: Future<Output = Result<(), AgentError>> + Send,
     {
-        let mut worker = self;
-        let events = worker.events.clone();
+        let mut subagent = self;
+        let events = subagent.events.clone();
         let patience = events.link.cancel_time();
         let cancelled = events.cancelled.clone();
         // Called inside, so that also a panic before the first await is caught.
@@ -146,23 +146,23 @@ impl Worker {
         };
         match result {
             Ok(result) => {
-                worker.end(turn_end(result.clone()));
+                subagent.end(turn_end(result.clone()));
                 match result {
-                    Ok(()) => Ok(WorkerEnd::Done),
-                    Err(AgentError::Cancelled) if !worker.parent.is_cancelled() => Ok(WorkerEnd::Stopped),
+                    Ok(()) => Ok(SubagentEnd::Done),
+                    Err(AgentError::Cancelled) if !subagent.parent.is_cancelled() => Ok(SubagentEnd::Stopped),
                     Err(error) => Err(error),
                 }
             }
             Err(_) => {
-                let message = "the worker failed in the middle of its turn; see the host's log";
-                worker.end(died(message));
+                let message = "the subagent failed in the middle of its turn; see the host's log";
+                subagent.end(died(message));
                 Err(AgentError::failed("agentDied", message))
             }
         }
     }
 
     /// Drives it in a task of the host's, without anybody waiting for it; meant for
-    /// [`WorkerSpec::detached`] ones. The task ends with the worker's chat.
+    /// [`SubagentSpec::detached`] ones. The task ends with the subagent's chat.
     pub fn drive_apart<W, F>(self, work: W)
     where
         W: FnOnce(EventSink) -> F + Send + 'static,
@@ -179,14 +179,14 @@ impl Worker {
             return;
         }
         if self.events.link.queue.end(self.events.turn, end) {
-            self.events.link.ring_now();
+            self.events.link.wake_now();
         }
         // Whatever still waits in this turn need not wait on.
         self.events.cancelled.cancel();
     }
 }
 
-impl Drop for Worker {
+impl Drop for Subagent {
     fn drop(&mut self) {
         self.end(TurnEnd::Cancelled);
     }

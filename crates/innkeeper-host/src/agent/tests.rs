@@ -10,22 +10,22 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::agent::runtime::driver::{Archive, Driver, Surroundings};
-use crate::agent::runtime::event_queue::{Bell, MissedBells};
+use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
+use crate::agent::runtime::event_queue::{LoopWaker, MissedWakes};
 use crate::main_loop::Message;
-use crate::services::customizations::Bringing;
+use crate::services::customizations::CustomizationsWatch;
 use crate::services::prompt_transform::TransformLimits;
 
 const CHAT: ChannelId = ChannelId(1);
-const WORKER: ChannelId = ChannelId(2);
+const SUBAGENT: ChannelId = ChannelId(2);
 const TURN: TurnKey = TurnKey(1);
-const WORKER_TURN: TurnKey = TurnKey(2);
+const SUBAGENT_TURN: TurnKey = TurnKey(2);
 
 /// The main loop's side.
 struct Loop {
     inbox: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
-    missed: MissedBells,
+    missed: MissedWakes,
     tasks: TaskTracker,
     taken: VecDeque<Input>,
     /// Where the running turn looks for replies.
@@ -38,34 +38,34 @@ impl Loop {
         Self {
             inbox,
             sender,
-            missed: MissedBells::default(),
+            missed: MissedWakes::default(),
             tasks: TaskTracker::new(),
             taken: VecDeque::new(),
             mailbox: Arc::default(),
         }
     }
 
-    fn surroundings(&self) -> Surroundings {
-        Surroundings {
-            bell: Bell::new(self.sender.clone(), Arc::clone(&self.missed)),
+    fn driver_deps(&self) -> DriverDeps {
+        DriverDeps {
+            waker: LoopWaker::new(self.sender.clone(), Arc::clone(&self.missed)),
             open_time: Duration::from_secs(5),
             cancel_time: Duration::from_millis(100),
             tasks: self.tasks.clone(),
-            archive: Archive::new(None, usize::MAX),
+            history: TurnHistory::new(None, usize::MAX),
             transform: TransformLimits {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
-            mcp_reads: crate::services::resources::of_client::ClientReads {
+            mcp_reads: crate::services::resources::client_files::ReadLimits {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
-            client_reads: crate::services::resources::of_client::ClientReads {
+            client_reads: crate::services::resources::client_files::ReadLimits {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
             app_requests: crate::services::mcp::AppRequests::default(),
-            trust: crate::services::mcp::TrustPatience {
+            trust: crate::services::mcp::TrustTimeouts {
                 answer: Duration::from_secs(5),
                 start: Duration::from_secs(5),
             },
@@ -150,8 +150,14 @@ impl Loop {
             *mailbox.lock().expect("no panic") = Some(Arc::clone(&events.mailbox));
             Box::pin(script(events))
         }));
-        let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), Bringing::default(), None);
-        driver.run(TURN, Box::new(turn_start()), Bringing::default(), None);
+        let mut driver = Driver::start(
+            Arc::new(agent),
+            open(),
+            self.driver_deps(),
+            CustomizationsWatch::default(),
+            None,
+        );
+        driver.run(TURN, Box::new(turn_start()), CustomizationsWatch::default(), None);
         driver
     }
 
@@ -160,17 +166,17 @@ impl Loop {
         loop {
             if let (_, AgentEvent::Spawn(spawn)) = self.event().await {
                 assert_eq!(spawn.detached, detached);
-                let worker = innkeeper_core::Subagent {
+                let subagent = innkeeper_core::Subagent {
                     parent: (CHAT, TURN),
                     call: spawn.call.clone(),
-                    chat: WORKER,
-                    chat_uri: "ahp-chat:/worker".into(),
-                    turn: WORKER_TURN,
+                    chat: SUBAGENT,
+                    chat_uri: "ahp-chat:/subagent".into(),
+                    turn: SUBAGENT_TURN,
                     detached,
                 };
-                let (worker_driver, handle) = Driver::worker(&worker, Some(driver), self.surroundings());
+                let (subagent_driver, handle) = Driver::subagent(&subagent, Some(driver), self.driver_deps());
                 driver.hand_over(TURN, &spawn.call, handle);
-                return worker_driver;
+                return subagent_driver;
             }
         }
     }
@@ -249,30 +255,33 @@ async fn running_call(events: &EventSink) -> Result<ToolCall, AgentError> {
 }
 
 #[tokio::test]
-async fn cht12_a_worker_speaks_in_its_own_chat_and_ends_with_its_work() {
+async fn cht12_a_subagent_speaks_in_its_own_chat_and_ends_with_its_work() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
-        assert_eq!(worker.uri(), "ahp-chat:/worker");
-        worker
+        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        assert_eq!(subagent.uri(), "ahp-chat:/subagent");
+        subagent
             .drive(|events| async move { events.text("from below").await })
             .await?;
         call.complete(ToolResult::text("Helped", "done")).await
     });
-    let _worker = main.spawned(&driver, false).await;
-    assert_eq!(main.event().await, (WORKER, AgentEvent::Text("from below".to_owned())));
-    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete));
+    let _subagent = main.spawned(&driver, false).await;
+    assert_eq!(
+        main.event().await,
+        (SUBAGENT, AgentEvent::Text("from below".to_owned()))
+    );
+    assert_eq!(main.end().await, (SUBAGENT, TurnEnd::Complete));
     assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
 }
 
 #[tokio::test]
-async fn cht12_workers_wait_for_their_own_replies() {
+async fn cht12_subagents_wait_for_their_own_replies() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
-        worker
+        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        subagent
             .drive(|events| async move {
                 let draft = events.tool("shell").id("below").start().await?;
                 let verdict = draft.confirm("Runs", Confirmation::default()).await?;
@@ -282,9 +291,9 @@ async fn cht12_workers_wait_for_their_own_replies() {
             .await
             .map(|_| ())
     });
-    let worker = main.spawned(&driver, false).await;
+    let subagent = main.spawned(&driver, false).await;
     loop {
-        if let (WORKER, AgentEvent::Tool { call, step }) = main.event().await
+        if let (SUBAGENT, AgentEvent::Tool { call, step }) = main.event().await
             && matches!(*step, ToolStep::Ready(_))
         {
             assert_eq!(call, "below");
@@ -298,17 +307,17 @@ async fn cht12_workers_wait_for_their_own_replies() {
         reply,
     };
     driver.reply(TURN, reply.clone()); // Not the parent's to have.
-    worker.reply(WORKER_TURN, reply);
-    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete));
+    subagent.reply(SUBAGENT_TURN, reply);
+    assert_eq!(main.end().await, (SUBAGENT, TurnEnd::Complete));
 }
 
 #[tokio::test]
-async fn cht13_a_worker_that_is_refused_says_why() {
+async fn cht13_a_subagent_that_is_refused_says_why() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
         let refused = call
-            .worker(WorkerSpec::new("Helper", "Help"))
+            .subagent(SubagentSpec::new("Helper", "Help"))
             .await
             .expect_err("refused");
         assert_eq!(refused, AgentError::failed("workerRefused", "too deep"));
@@ -326,24 +335,24 @@ async fn cht13_a_worker_that_is_refused_says_why() {
 }
 
 #[tokio::test]
-async fn cht12_a_worker_that_is_dropped_or_comes_too_late_ends_as_cancelled() {
+async fn cht12_a_subagent_that_is_dropped_or_comes_too_late_ends_as_cancelled() {
     // Dropped by its agent.
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        drop(call.worker(WorkerSpec::new("Helper", "Help")).await?);
+        drop(call.subagent(SubagentSpec::new("Helper", "Help")).await?);
         call.complete(ToolResult::text("Let go", "done")).await
     });
-    let _worker = main.spawned(&driver, false).await;
-    assert_eq!(main.end().await, (WORKER, TurnEnd::Cancelled));
+    let _subagent = main.spawned(&driver, false).await;
+    assert_eq!(main.end().await, (SUBAGENT, TurnEnd::Cancelled));
 
-    // Given up while it was asked for: the next one gets its own worker, not this one.
+    // Given up while it was asked for: the next one gets its own subagent, not this one.
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let asking = call.worker(WorkerSpec::new("First", "Help"));
+        let asking = call.subagent(SubagentSpec::new("First", "Help"));
         assert!(tokio::time::timeout(Duration::from_millis(20), asking).await.is_err());
-        let second = call.worker(WorkerSpec::new("Second", "Help")).await?;
+        let second = call.subagent(SubagentSpec::new("Second", "Help")).await?;
         second.finish(Ok(()));
         Ok(())
     });
@@ -353,17 +362,17 @@ async fn cht12_a_worker_that_is_dropped_or_comes_too_late_ends_as_cancelled() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let _first = main.spawned(&driver, false).await;
     let _second = main.spawned(&driver, false).await;
-    assert_eq!(main.end().await, (WORKER, TurnEnd::Cancelled), "the first");
-    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete), "the second");
+    assert_eq!(main.end().await, (SUBAGENT, TurnEnd::Cancelled), "the first");
+    assert_eq!(main.end().await, (SUBAGENT, TurnEnd::Complete), "the second");
 }
 
 #[tokio::test]
-async fn cht12_a_worker_that_panics_fails_alone() {
+async fn cht12_a_subagent_that_panics_fails_alone() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
-        let outcome = worker
+        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        let outcome = subagent
             .drive(|events| async move {
                 events.text("so far so good").await?;
                 panic!("asked for by the test")
@@ -372,8 +381,8 @@ async fn cht12_a_worker_that_panics_fails_alone() {
         assert!(matches!(&outcome, Err(AgentError::Failed { kind, .. }) if kind == "agentDied"));
         call.complete(ToolResult::failed("Not helped", "it died")).await
     });
-    let _worker = main.spawned(&driver, false).await;
-    assert!(matches!(main.end().await, (WORKER, TurnEnd::Failed { .. })));
+    let _subagent = main.spawned(&driver, false).await;
+    assert!(matches!(main.end().await, (SUBAGENT, TurnEnd::Failed { .. })));
     assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
 }
 
@@ -398,7 +407,7 @@ async fn pend04_words_that_come_just_before_a_cancel_are_heard() {
 
 /// (CHT-24)
 #[tokio::test]
-async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
+async fn cht25_a_subagent_is_cancelled_with_its_parent_unless_it_is_detached() {
     for detached in [false, true] {
         let mut main = Loop::new(64);
         let may_end = Arc::new(Notify::new());
@@ -407,10 +416,10 @@ async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
             let go = Arc::clone(&go);
             async move {
                 let mut call = running_call(&events).await?;
-                let spec = WorkerSpec::new("Helper", "Help");
+                let spec = SubagentSpec::new("Helper", "Help");
                 let spec = if detached { spec.detached() } else { spec };
-                let worker = call.worker(spec).await?;
-                worker.drive_apart(move |events| async move {
+                let subagent = call.subagent(spec).await?;
+                subagent.drive_apart(move |events| async move {
                     events.text("at work").await?;
                     tokio::select! {
                         () = go.notified() => Ok(()),
@@ -420,7 +429,7 @@ async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
                 std::future::pending().await
             }
         });
-        let _worker = main.spawned(&driver, detached).await;
+        let _subagent = main.spawned(&driver, detached).await;
         assert_eq!(main.event().await.1, AgentEvent::Text("at work".to_owned()));
         driver.cancel(TURN);
         if detached {
@@ -428,7 +437,7 @@ async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
         }
         let (chat, end) = loop {
             let (chat, end) = main.end().await;
-            if chat == WORKER {
+            if chat == SUBAGENT {
                 break (chat, end);
             }
         };
@@ -437,7 +446,7 @@ async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
         } else {
             TurnEnd::Cancelled
         };
-        assert_eq!((chat, end), (WORKER, expected), "detached: {detached}");
+        assert_eq!((chat, end), (SUBAGENT, expected), "detached: {detached}");
     }
 }
 
@@ -544,15 +553,26 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
     let mut old = Driver::start(
         Arc::clone(&agent),
         open(),
-        main.surroundings(),
-        Bringing::default(),
+        main.driver_deps(),
+        CustomizationsWatch::default(),
         None,
     );
-    old.run(TURN, Box::new(turn_start()), Bringing::default(), None);
+    old.run(TURN, Box::new(turn_start()), CustomizationsWatch::default(), None);
     main.event().await;
     let previous = old.close();
-    let mut new = Driver::start(agent, open(), main.surroundings(), Bringing::default(), previous);
-    new.run(WORKER_TURN, Box::new(turn_start()), Bringing::default(), None);
+    let mut new = Driver::start(
+        agent,
+        open(),
+        main.driver_deps(),
+        CustomizationsWatch::default(),
+        previous,
+    );
+    new.run(
+        SUBAGENT_TURN,
+        Box::new(turn_start()),
+        CustomizationsWatch::default(),
+        None,
+    );
     assert_eq!(main.event().await, (CHAT, AgentEvent::Text("running".to_owned())));
     assert_eq!(*notes.lock().expect("no panic"), ["open", "let go", "open"]);
 }
@@ -562,9 +582,15 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
 async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
     let mut main = Loop::new(64);
     let (_reports, found) = tokio::sync::watch::channel(None);
-    let unknown = Bringing::new(found, Arc::default());
+    let unknown = CustomizationsWatch::new(found, Arc::default());
     let agent = Scripted(Arc::new(|_| panic!("it must not run without what guards it")));
-    let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
+    let mut driver = Driver::start(
+        Arc::new(agent),
+        open(),
+        main.driver_deps(),
+        CustomizationsWatch::default(),
+        None,
+    );
     driver.run(TURN, Box::new(turn_start()), unknown, None);
     tokio::time::sleep(Duration::from_secs(6)).await;
     let (_, event) = main.event().await;
@@ -586,19 +612,25 @@ async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
 async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
     let mut main = Loop::new(64);
     let (reports, found) = tokio::sync::watch::channel(None);
-    let unknown = || Bringing::new(found.clone(), Arc::default());
+    let unknown = || CustomizationsWatch::new(found.clone(), Arc::default());
     let agent = Scripted(Arc::new(|events: EventSink| {
         assert!(events.customizations().is_known());
         Box::pin(async move { events.text("ran").await })
     }));
-    let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
+    let mut driver = Driver::start(
+        Arc::new(agent),
+        open(),
+        main.driver_deps(),
+        CustomizationsWatch::default(),
+        None,
+    );
     driver.run(TURN, Box::new(turn_start()), unknown(), None);
     driver.cancel(TURN);
     assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
-    driver.run(WORKER_TURN, Box::new(turn_start()), unknown(), None);
+    driver.run(SUBAGENT_TURN, Box::new(turn_start()), unknown(), None);
     tokio::time::sleep(Duration::from_secs(30)).await;
     reports.send_replace(Some(crate::services::customizations::Reported {
-        kit: Arc::default(),
+        set: Arc::default(),
         off: Arc::default(),
         wait_until: None,
     }));

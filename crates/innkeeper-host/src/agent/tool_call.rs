@@ -14,7 +14,7 @@ use innkeeper_core::agent::{Contributor, McpName, Permission, Spawn, ToolStart, 
 use super::runtime::mailbox::Mailbox;
 use super::{
     AgentError, Attachment, AuthRequirement, Confirmation, Decision, Description, EventSink, Offer, Risk, Secret,
-    ToolContent, ToolKind, ToolResult, Worker, WorkerSpec,
+    Subagent, SubagentSpec, ToolContent, ToolKind, ToolResult,
 };
 
 use crate::services::mcp::ServerTool;
@@ -69,7 +69,7 @@ impl ToolCallBuilder {
     }
 
     /// How clients present it, where they have a presentation of their own for such calls: a command with its
-    /// output, a search. Without it, they show what is said of the call. A call that starts a worker needs none.
+    /// output, a search. Without it, they show what is said of the call. A call that starts a subagent needs none.
     pub fn kind(mut self, kind: ToolKind) -> Self {
         self.start.kind = Some(kind);
         self
@@ -193,8 +193,8 @@ impl ToolDraft {
     ///
     /// [A denial](AgentError::denial) when a hook refuses the call, which is over then.
     pub async fn check(&mut self, input: &str) -> Result<Option<String>, AgentError> {
-        let (leave, changed) = self.call.check(Some(input)).await?;
-        self.call.leave = Some(leave);
+        let (verdict, changed) = self.call.check(Some(input)).await?;
+        self.call.verdict = Some(verdict);
         Ok(changed)
     }
 
@@ -207,8 +207,8 @@ impl ToolDraft {
     /// refuse it. The call is over then.
     pub async fn run(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
         let invocation = invocation.into();
-        let leave = self.call.leave(&invocation).await?;
-        if leave.asks {
+        let verdict = self.call.hook_verdict(&invocation).await?;
+        if verdict.must_ask {
             let permission = Permission::Insist(Box::default());
             return match confirm(self.call, invocation, permission).await? {
                 Verdict::Approved(call, _) => Ok(call),
@@ -228,21 +228,21 @@ impl ToolDraft {
         confirmation: Confirmation,
     ) -> Result<Verdict, AgentError> {
         let invocation = invocation.into();
-        let leave = match self.call.leave(&invocation).await {
-            Ok(leave) => leave,
+        let verdict = match self.call.hook_verdict(&invocation).await {
+            Ok(verdict) => verdict,
             Err(error) => match error.denial() {
                 Some(reason) => return Ok(Verdict::Denied(decision_of_hook(None, Some(reason.to_owned())))),
                 None => return Err(error),
             },
         };
-        if leave.allows {
+        if verdict.pre_approved {
             let choice = chosen(&confirmation.offer);
             self.call.ready(invocation, Permission::Granted).await?;
             self.call.wait(|replies| replies.started.take()).await?;
             return Ok(Verdict::Approved(self.call.running(), decision_of_hook(choice, None)));
         }
         let confirmation = Box::new(confirmation);
-        let permission = if leave.asks {
+        let permission = if verdict.must_ask {
             Permission::Insist(confirmation)
         } else {
             Permission::Ask(confirmation)
@@ -366,14 +366,14 @@ impl ToolCall {
         self.call.events.cancelled.clone().cancelled_owned()
     }
 
-    /// Starts a worker in a chat of its own (CHT-12). Fails with the kind `workerRefused` when
+    /// Starts a subagent in a chat of its own (CHT-12). Fails with the kind `workerRefused` when
     /// there are too many, or too many below one another (CHT-13).
-    pub async fn worker(&mut self, spec: WorkerSpec) -> Result<Worker, AgentError> {
+    pub async fn subagent(&mut self, spec: SubagentSpec) -> Result<Subagent, AgentError> {
         self.auth_resolved().await?;
         let events = &self.call.events;
         let kind = spec.kind_name().map(str::to_owned);
         let spawn: Spawn = spec.into_spawn(self.call.id.to_string());
-        let (number, mut started) = events.mailbox.add_worker(&self.call.id);
+        let (number, mut started) = events.mailbox.add_subagent(&self.call.id);
         let mut waiting = InLine {
             mailbox: &events.mailbox,
             call: &self.call.id,
@@ -383,9 +383,9 @@ impl ToolCall {
         let event = AgentEvent::Spawn(Box::new(spawn));
         events.send_noting(event, &mut waiting.asked).await?;
         let answer = events.wait_for(&mut started).await?;
-        let worker = answer.map_err(|reason| AgentError::failed("workerRefused", reason))?;
-        worker.events().worker_starts(kind.as_deref()).await?;
-        Ok(worker)
+        let subagent = answer.map_err(|reason| AgentError::failed("workerRefused", reason))?;
+        subagent.events().subagent_starts(kind.as_deref()).await?;
+        Ok(subagent)
     }
 
     /// Ends the call.
@@ -450,7 +450,7 @@ async fn confirm(
             return Ok(Verdict::Approved(call.running(), decision));
         };
         match call.take_edited(written.clone()).await {
-            Ok(leave) if leave.asks => {}
+            Ok(verdict) if verdict.must_ask => {}
             Ok(_) => {
                 decision.edited_input = Some(written);
                 return Ok(Verdict::Approved(call.running(), decision));
@@ -527,7 +527,7 @@ fn chosen(offer: &Offer) -> Option<String> {
     }
 }
 
-/// A place in the line for a worker.
+/// A place in the line for a subagent.
 struct InLine<'a> {
     mailbox: &'a Mailbox,
     call: &'a str,
@@ -538,7 +538,7 @@ struct InLine<'a> {
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
         if !self.asked {
-            self.mailbox.remove_worker(self.call, self.number);
+            self.mailbox.remove_subagent(self.call, self.number);
         }
     }
 }

@@ -15,12 +15,12 @@ use super::catalogue::{Catalogue, keep_current, profile_of};
 use super::{Host, HostError, HostHandle};
 use crate::agent::Agent;
 use crate::limits::Limits;
-use crate::main_loop::durability::Waiting;
+use crate::main_loop::durability::PendingEffects;
 use crate::main_loop::message::Message;
-use crate::main_loop::task::{Breaks, HostTask};
+use crate::main_loop::task::{FailureInjection, HostTask};
 use crate::services::completions::{Files, NoFiles};
 use crate::services::contents::{ContentLimits, Contents, MemoryContents};
-use crate::services::customizations::effects::Followed;
+use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::customizations::{Customizations, NoCustomizations};
 use crate::services::journal::effects::{LOADS, find, turns_of};
 use crate::services::journal::{Journal, Lease, VolatileJournal};
@@ -28,7 +28,7 @@ use crate::services::mcp::effects::Servers;
 use crate::services::mcp::{AppRequests, McpServers, NoMcpServers, TokenSink};
 use crate::services::repositories::effects::FollowedRepositories;
 use crate::services::repositories::{NoRepositories, Repositories};
-use crate::services::resources::effects::Order;
+use crate::services::resources::effects::OperationOrder;
 use crate::services::resources::{NoResources, Resources};
 use crate::services::telemetry::LogSink;
 use crate::services::telemetry::effects::Logs;
@@ -48,7 +48,7 @@ pub struct HostBuilder {
     contents: Option<Arc<dyn Contents>>,
     logs: Option<LogSink>,
     limits: Limits,
-    breaks: Option<Breaks>,
+    breaks: Option<FailureInjection>,
     read_only: Option<String>,
     restricted_sections: Option<Vec<String>>,
     default_directory: Option<String>,
@@ -280,12 +280,12 @@ impl HostBuilder {
             files: self.files,
             resources: self.resources,
             watches: HashMap::new(),
-            followed: Followed::new(self.customizations),
+            followed: FollowedCustomizations::new(self.customizations),
             repositories: FollowedRepositories::new(self.repositories),
             servers: Servers::new(self.mcp_servers),
             contents,
             logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),
-            content_order: Order::default(),
+            content_order: OperationOrder::default(),
             limits,
             tasks: tasks.clone(),
             ready: Arc::clone(&handle.ready),
@@ -297,9 +297,9 @@ impl HostBuilder {
             missed: Arc::default(),
             look_ups: VecDeque::new(),
             app_requests: AppRequests::default(),
-            waiting: Waiting::default(),
+            pending: PendingEffects::default(),
             read_only: self.read_only,
-            life: 0,
+            generation: 0,
             importing: Arc::default(),
             problem: Arc::clone(&handle.problem),
             loads: Arc::new(Semaphore::new(LOADS)),

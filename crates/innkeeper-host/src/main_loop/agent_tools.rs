@@ -6,7 +6,7 @@ use innkeeper_core::{ChannelId, Effect, Input, Now};
 
 use crate::main_loop::message::Message;
 use crate::main_loop::task::HostTask;
-use crate::services::customizations::Customized;
+use crate::services::customizations::TurnCustomizations;
 
 impl HostTask {
     /// Has the agent asked with the next messages: what it says then is as new as what has happened by then.
@@ -25,8 +25,9 @@ impl HostTask {
             return;
         };
         let off = self.core.switched_off(session);
-        let customized = Customized::of_session(self.followed.known_kit(session), off, self.servers.of(session));
-        let listed = std::panic::catch_unwind(AssertUnwindSafe(|| agent.session_tools(&customized)));
+        let customizations =
+            TurnCustomizations::of_session(self.followed.known_set(session), off, self.servers.of(session));
+        let listed = std::panic::catch_unwind(AssertUnwindSafe(|| agent.session_tools(&customizations)));
         let Ok(tools) = listed else {
             tracing::error!(provider, "an agent panicked when it was asked for its tools");
             return;

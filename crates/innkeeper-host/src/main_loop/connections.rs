@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use crate::main_loop::task::HostTask;
 use crate::net::close::Close;
 use crate::net::outbox::{Outbox, QueueLimits};
-use crate::net::reverse_requests::{PeerError, ReverseMethod, Waiting};
+use crate::net::reverse_requests::{ClientRequestError, PendingRequests, ReverseMethod};
 use crate::services::prompt_transform;
-use crate::services::resources::effects::Order;
+use crate::services::resources::effects::OperationOrder;
 
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -22,9 +22,10 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) waiting: Waiting,
+    /// The requests of the host that the client has not answered yet.
+    pub(crate) reverse_requests: PendingRequests,
     /// The order of what it wants done with resources.
-    pub(crate) order: Order,
+    pub(crate) order: OperationOrder,
 }
 impl HostTask {
     pub(crate) fn push(&mut self, to: ConnId, message: Outgoing) {
@@ -33,22 +34,22 @@ impl HostTask {
         }
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn request_client(
         &mut self,
         client: ClientId,
         method: ReverseMethod,
         params: Map<String, Value>,
-        reply: oneshot::Sender<Result<Value, PeerError>>,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
     ) {
         let Some(conn) = self.core.primary_conn(&client) else {
-            let _ = reply.send(Err(PeerError::NotConnected(client)));
+            let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
             return;
         };
         let Some(connection) = self.connection(conn) else {
-            let _ = reply.send(Err(PeerError::NotConnected(client)));
+            let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
             return;
         };
-        let Some(id) = connection.waiting.add(reply) else {
+        let Some(id) = connection.reverse_requests.add(reply) else {
             return;
         };
         let mut params = params;
@@ -63,13 +64,13 @@ impl HostTask {
         &mut self,
         conn: ConnId,
         params: &str,
-        reply: oneshot::Sender<Result<Value, PeerError>>,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
     ) {
         let Some(connection) = self.connection(conn) else {
-            let _ = reply.send(Err(PeerError::Disconnected));
+            let _ = reply.send(Err(ClientRequestError::Disconnected));
             return;
         };
-        if let Some(id) = connection.waiting.add(reply) {
+        if let Some(id) = connection.reverse_requests.add(reply) {
             let method = prompt_transform::METHOD;
             let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
             connection.outbox.push(Outgoing::Text(request.into()));
@@ -83,13 +84,13 @@ impl HostTask {
         });
         let outbox = Arc::new(Outbox::new(QueueLimits::from(&*self.limits)));
         let first_id = getrandom::u32().map_or(1, u64::from);
-        let waiting = Waiting::new(self.limits.reverse_requests, first_id);
+        let reverse_requests = PendingRequests::new(self.limits.reverse_requests, first_id);
         let entry = &mut self.connections[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
         entry.connection = Some(Connection {
             outbox: Arc::clone(&outbox),
-            waiting,
-            order: Order::default(),
+            reverse_requests,
+            order: OperationOrder::default(),
         });
         (
             ConnId {

@@ -1,7 +1,7 @@
-//! Between what the core decided and what happens: the journal.
+//! The durability gate: effects are performed after the actions among them are persisted.
 //!
-//! What must survive is kept before anybody hears of it. Meanwhile the core goes on, and what it
-//! decides next waits its turn behind: everything is done in the order it was decided.
+//! Meanwhile the core handles further inputs, and their effects wait behind: effects are performed in the order in
+//! which the core decided them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,87 +16,89 @@ use crate::main_loop::task::HostTask;
 use crate::services::journal::{Appended, JournalError, RESERVED};
 
 /// Effects that may wait for the journal before the host takes no more messages.
-const MAX_WAITING: usize = 16 * 1024;
+const MAX_PENDING: usize = 16 * 1024;
 
 /// Bytes of the log that may wait for the journal; beyond it records are left out.
 const MAX_LOG_BYTES: usize = 4 << 20;
 
-/// What waits for the journal, in order.
+/// Effects that wait until they are persisted, in order.
 #[derive(Default)]
-pub(crate) struct Waiting {
-    steps: VecDeque<Step>,
+pub(crate) struct PendingEffects {
+    steps: VecDeque<PendingStep>,
     effects: usize,
     /// Bytes of actions among them.
     bytes: usize,
     /// Bytes of the log among them.
     log_bytes: usize,
-    /// The last number that the journal was told of.
-    told: Seq,
+    /// The last sequence number that the journal knows of.
+    reserved_for: Seq,
 }
 
-/// Something to do once everything before it is done.
-struct Step {
-    what: What,
-    /// Until this resolves; nothing for what only waits its turn.
-    kept: Option<Appended>,
+/// Something to do after everything before it is done.
+struct PendingStep {
+    deferred: Deferred,
+    /// Resolves when the step is persisted. `None` if the step only waits for those before it.
+    persisted: Option<Appended>,
 }
 
-enum What {
-    /// What the core decided, and the last number it had given out by then.
+enum Deferred {
+    /// Perform these effects of the core. The number is the last one that the core had assigned by then.
     Perform(Vec<Effect>, Seq),
-    /// A connection's tasks are done with its slot. What was said before its end is still to be
-    /// answered.
+    /// Free the slot of a connection that has ended. The requests that it sent before are still answered.
     Detach(ConnId),
 }
 
-impl Waiting {
+impl PendingEffects {
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether no more messages are taken. Readers get all of it at once when it is kept, so it is
-    /// bounded like what agents may be ahead of them.
-    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
-        self.effects >= MAX_WAITING || self.bytes >= most_bytes
+    /// Returns true if the main loop takes no more messages. Clients receive all pending effects at once when they
+    /// are persisted, so the bound is the one on how far agents may be ahead of them.
+    pub(crate) fn is_full(&self, max_bytes: usize) -> bool {
+        self.effects >= MAX_PENDING || self.bytes >= max_bytes
     }
 
-    /// Whether no more of the log waits behind what is kept: it must not take room from what matters.
+    /// Returns true if no more log records are accepted: the log must not displace actions.
     pub(crate) fn is_full_of_logs(&self) -> bool {
         self.log_bytes >= MAX_LOG_BYTES
     }
 
-    /// Resolves when the first step may be taken.
-    pub(crate) async fn kept(&mut self) -> Result<(), JournalError> {
+    /// Resolves when the first step may be performed.
+    pub(crate) async fn persisted(&mut self) -> Result<(), JournalError> {
         match self.steps.front_mut() {
-            Some(Step { kept: Some(kept), .. }) => {
-                let outcome = kept.await;
+            Some(PendingStep {
+                persisted: Some(persisted),
+                ..
+            }) => {
+                let outcome = persisted.await;
                 if let Some(step) = self.steps.front_mut() {
-                    step.kept = None;
+                    step.persisted = None;
                 }
                 outcome
             }
-            Some(Step { kept: None, .. }) => Ok(()),
+            Some(PendingStep { persisted: None, .. }) => Ok(()),
             None => std::future::pending().await,
         }
     }
 
-    fn push(&mut self, what: What, kept: Option<Appended>) {
-        if let What::Perform(effects, _) = &what {
+    fn push(&mut self, deferred: Deferred, persisted: Option<Appended>) {
+        if let Deferred::Perform(effects, _) = &deferred {
             self.effects += effects.len();
             self.bytes += action_bytes(effects);
             self.log_bytes += log_bytes(effects);
         }
-        self.steps.push_back(Step { what, kept });
+        self.steps.push_back(PendingStep { deferred, persisted });
     }
 
-    fn pop(&mut self) -> Option<What> {
+    fn pop(&mut self) -> Option<Deferred> {
         let step = self.steps.pop_front()?;
-        if let What::Perform(effects, _) = &step.what {
+        if let Deferred::Perform(effects, _) = &step.deferred {
             self.effects -= effects.len();
             self.bytes -= action_bytes(effects);
             self.log_bytes -= log_bytes(effects);
         }
-        Some(step.what)
+        Some(step.deferred)
     }
 }
 
@@ -117,81 +119,83 @@ fn log_bytes(effects: &[Effect]) -> usize {
 }
 
 impl HostTask {
-    /// Keeps what has to be kept of these effects, and performs them then.
+    /// Persists the actions and records among these effects, then performs the effects.
     pub(crate) fn submit(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
         let seq = self.core.seq();
-        // Numbers are reserved before they run out, also those that leave nothing to keep.
-        let is_due = self.is_writable() && seq.0 >= self.waiting.told.0 + RESERVED / 2;
+        // Numbers are reserved before they run out, even if there is nothing else to persist.
+        let is_due = self.is_writable() && seq.0 >= self.pending.reserved_for.0 + RESERVED / 2;
         if effects.is_empty() && !is_due {
             return Ok(());
         }
         let records = self.take_records(effects);
-        let mut kept = None;
+        let mut persisted = None;
         if self.is_writable() && (!records.is_empty() || is_due) {
-            self.waiting.told = seq;
+            self.pending.reserved_for = seq;
             let is_durable = records.iter().any(Record::is_durable);
             let mut appended = self.journal.append(Batch { records, seq });
             match appended.as_mut().now_or_never() {
                 Some(Ok(())) if is_durable => self.core.set_durable(seq),
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    // Refused with everything else that was not kept.
-                    self.waiting.push(What::Perform(std::mem::take(effects), seq), None);
+                    // Refused together with all other effects that were not persisted.
+                    self.pending.push(Deferred::Perform(std::mem::take(effects), seq), None);
                     return Err(error);
                 }
-                None => kept = Some(appended),
+                None => persisted = Some(appended),
             }
         }
-        if kept.is_none() && self.waiting.is_empty() {
+        if persisted.is_none() && self.pending.is_empty() {
             self.perform(effects);
         } else {
-            self.waiting.push(What::Perform(std::mem::take(effects), seq), kept);
+            self.pending
+                .push(Deferred::Perform(std::mem::take(effects), seq), persisted);
         }
         Ok(())
     }
 
-    /// Lets a connection go once everything before is done.
+    /// Frees the slot of a connection after everything before is performed.
     pub(crate) fn detach(&mut self, conn: ConnId) {
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             self.remove_connection(conn);
         } else {
-            self.waiting.push(What::Detach(conn), None);
+            self.pending.push(Deferred::Detach(conn), None);
         }
     }
 
-    /// Takes every step that need not wait any longer.
-    pub(crate) fn step(&mut self) {
-        while let Some(step) = self.waiting.steps.front()
-            && step.kept.is_none()
+    /// Performs every step that is persisted.
+    pub(crate) fn perform_persisted(&mut self) {
+        while let Some(step) = self.pending.steps.front()
+            && step.persisted.is_none()
         {
-            match self.waiting.pop() {
-                Some(What::Perform(mut effects, seq)) => {
+            match self.pending.pop() {
+                Some(Deferred::Perform(mut effects, seq)) => {
                     self.core.set_durable(seq);
                     self.perform(&mut effects);
                 }
-                Some(What::Detach(conn)) => self.remove_connection(conn),
+                Some(Deferred::Detach(conn)) => self.remove_connection(conn),
                 None => {}
             }
         }
     }
 
-    /// Nothing that waits was kept: whoever asked for it is told so, and nobody else ever hears of it.
-    pub(crate) fn refuse_waiting(&mut self, error: &JournalError) {
+    /// Refuses all pending effects, because they could not be persisted: their authors get an error, and no other
+    /// client receives them.
+    pub(crate) fn refuse_pending(&mut self, error: &JournalError) {
         let message = match error {
-            JournalError::Full(_) => format!("it could not be kept, so it did not happen: {error}"),
-            // Part of it may have reached the disk, and be found there after a crash.
+            JournalError::Full(_) => format!("it could not be saved, so it did not happen: {error}"),
+            // Part of it may have reached the disk and may be found there after a crash.
             JournalError::Failed(_) | JournalError::Damaged(_) => {
-                format!("it could not be kept; look whether it happened before you try again: {error}")
+                format!("it could not be saved; check whether it happened before you try again: {error}")
             }
         };
-        while let Some(what) = self.waiting.pop() {
-            match what {
-                What::Perform(effects, _) => {
+        while let Some(deferred) = self.pending.pop() {
+            match deferred {
+                Deferred::Perform(effects, _) => {
                     for effect in effects {
                         self.refuse(effect, &message);
                     }
                 }
-                What::Detach(conn) => self.remove_connection(conn),
+                Deferred::Detach(conn) => self.remove_connection(conn),
             }
         }
     }
@@ -203,7 +207,7 @@ impl HostTask {
                 author: Some(author),
                 ..
             } => {
-                // A number of its own: if the action is found after a crash, its author has not seen it.
+                // The rejection has its own number: if the action is found after a crash, its author has not seen it.
                 let seq = self.core.skip_number();
                 self.push(author, Outgoing::Text(frame.rejected(seq, message)));
             }
@@ -236,12 +240,12 @@ impl HostTask {
         }
     }
 
-    /// Whether anything can be kept at the moment; a host without a journal never keeps anything.
+    /// Returns true if the journal accepts writes. A host without a journal persists nothing.
     pub(crate) fn is_writable(&self) -> bool {
         self.journal.keeps() && self.read_only.is_none()
     }
 
-    /// What a journal keeps of effects, which then do the rest.
+    /// Takes the records for the journal out of the effects.
     fn take_records(&self, effects: &mut Vec<Effect>) -> Vec<Record> {
         if !self.journal.keeps() {
             return Vec::new();

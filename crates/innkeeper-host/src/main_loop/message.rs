@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::agent::runtime::event_queue::EventQueue;
 use crate::net::outbox::Outbox;
-use crate::net::reverse_requests::{PeerError, ReverseMethod};
-use crate::services::customizations::Report;
+use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
+use crate::services::customizations::DiscoveryReport;
 
 use crate::services::resources::effects::WatchOpened;
 
@@ -41,11 +41,11 @@ pub(crate) enum Message {
     /// A connection's tasks are done with its slot.
     Detached { conn: ConnId },
     /// The host wants something of a client.
-    Ask {
+    RequestClient {
         client: ClientId,
         method: ReverseMethod,
         params: Map<String, Value>,
-        reply: oneshot::Sender<Result<Value, PeerError>>,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
     },
     /// An agent puts a system prompt together.
     Render {
@@ -59,13 +59,13 @@ pub(crate) enum Message {
         conn: ConnId,
         /// As JSON.
         params: String,
-        reply: oneshot::Sender<Result<Value, PeerError>>,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
     },
     /// A client answered.
-    Answered {
+    ClientAnswered {
         conn: ConnId,
         id: u64,
-        outcome: Result<Value, PeerError>,
+        outcome: Result<Value, ClientRequestError>,
     },
     /// What a request asked for was found outside the core.
     Respond {
@@ -87,10 +87,10 @@ pub(crate) enum Message {
         done: oneshot::Sender<()>,
     },
     /// Somebody found what a session brings along.
-    Customized {
+    CustomizationsReported {
         session: ChannelId,
         number: u64,
-        report: Report,
+        report: DiscoveryReport,
     },
     /// The repository around a directory was looked at.
     RepositorySeen {
@@ -99,7 +99,7 @@ pub(crate) enum Message {
         state: Option<Box<RepositoryState>>,
     },
     /// The journal took a session in, or did not, for a core that may have been replaced since.
-    Imported { life: u64, input: Input },
+    Imported { generation: u64, input: Input },
     /// These deleted sessions were removed for good.
     Purged(Vec<String>),
     /// Stop in order.

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subagent, Subscriber};
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber};
 use tokio::time::Instant;
 
-use crate::agent::runtime::driver::{Archive, Driver, Surroundings};
-use crate::agent::runtime::event_queue::Bell;
+use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
+use crate::agent::runtime::event_queue::LoopWaker;
 use crate::main_loop::task::HostTask;
 use crate::services::contents::SessionContents;
 use crate::services::journal::effects::turns_of;
-use crate::services::mcp::TrustPatience;
+use crate::services::mcp::TrustTimeouts;
 use crate::services::prompt_transform::TransformLimits;
-use crate::services::resources::of_client::ClientReads;
+use crate::services::resources::client_files::ReadLimits;
 
 /// How long an agent is held back at most: a reader that trickles is not waited for without end.
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -59,20 +59,20 @@ impl HostTask {
                 }
             }
             Effect::OpenChat(open) => {
-                let (Some(agent), Some(around)) = (self.agents.get(&open.provider), self.surroundings()) else {
+                let (Some(agent), Some(deps)) = (self.agents.get(&open.provider), self.driver_deps()) else {
                     return;
                 };
                 let chat = open.chat;
                 let agent = Arc::clone(agent);
-                let bringing = self.followed.bringing(open.session, &open.switched_off);
+                let customizations_watch = self.followed.watch(open.session, &open.switched_off);
                 // The old one lets go of what it holds before the new one opens.
                 let previous = self.drivers.remove(&chat).and_then(Driver::close);
                 self.drivers
-                    .insert(chat, Driver::start(agent, *open, around, bringing, previous));
+                    .insert(chat, Driver::start(agent, *open, deps, customizations_watch, previous));
             }
             Effect::StartTurn { chat, turn, start } => {
-                let bringing = self.followed.bringing(start.session, &start.switched_off);
-                let bringing = bringing.with_mcp(self.servers.of(start.session));
+                let customizations_watch = self.followed.watch(start.session, &start.switched_off);
+                let customizations_watch = customizations_watch.with_mcp(self.servers.of(start.session));
                 self.followed.turn_begins(start.session);
                 let contents = SessionContents::new(
                     Arc::clone(&self.contents),
@@ -81,7 +81,7 @@ impl HostTask {
                     self.content_order.lock(),
                 );
                 if let Some(driver) = self.drivers.get_mut(&chat) {
-                    driver.run(turn, start, bringing, Some(contents));
+                    driver.run(turn, start, customizations_watch, Some(contents));
                 }
             }
             Effect::CancelTurn { chat, turn } => {
@@ -99,7 +99,7 @@ impl HostTask {
                     let _ = reply.send(*plan);
                 }
             }
-            Effect::StartSubagent(subagent) => self.start_worker(*subagent),
+            Effect::StartSubagent(subagent) => self.start_subagent(*subagent),
             Effect::List { conn, id, page } => self.list(conn, id, page),
             Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::ListDeleted { conn, id } => self.list_deleted(conn, id),
@@ -153,45 +153,45 @@ impl HostTask {
         }
     }
 
-    fn surroundings(&self) -> Option<Surroundings> {
-        Some(Surroundings {
-            bell: Bell::new(self.inbox.upgrade()?, Arc::clone(&self.missed)),
+    fn driver_deps(&self) -> Option<DriverDeps> {
+        Some(DriverDeps {
+            waker: LoopWaker::new(self.inbox.upgrade()?, Arc::clone(&self.missed)),
             open_time: self.limits.open_session_time,
             cancel_time: self.limits.cancel_time,
             tasks: self.tasks.clone(),
-            archive: Archive::new(turns_of(&*self.journal), self.limits.agent_history_bytes),
+            history: TurnHistory::new(turns_of(&*self.journal), self.limits.agent_history_bytes),
             transform: TransformLimits {
                 time: self.limits.transform_time,
                 bytes: self.limits.transform_bytes,
             },
-            mcp_reads: ClientReads {
+            mcp_reads: ReadLimits {
                 time: self.limits.mcp_request_time,
                 bytes: self.limits.resource_bytes,
             },
             app_requests: self.app_requests.clone(),
-            trust: TrustPatience {
+            trust: TrustTimeouts {
                 answer: self.limits.mcp_trust_time,
                 start: Duration::from_millis(self.limits.core.mcp_blocking_ms),
             },
-            client_reads: ClientReads {
+            client_reads: ReadLimits {
                 time: self.limits.reverse_request_time,
                 bytes: self.limits.resource_bytes,
             },
         })
     }
 
-    /// Hands a worker to the run that asked for it. A run that is over, or has changed its mind,
-    /// drops what it is given, and that ends the worker.
-    fn start_worker(&mut self, worker: Subagent) {
-        let Some(around) = self.surroundings() else {
+    /// Hands a subagent to the run that asked for it. A run that is over, or has changed its mind,
+    /// drops what it is given, and that ends the subagent.
+    fn start_subagent(&mut self, subagent: innkeeper_core::Subagent) {
+        let Some(deps) = self.driver_deps() else {
             return;
         };
-        let parent = self.drivers.get(&worker.parent.0);
-        let (driver, handle) = Driver::worker(&worker, parent, around);
+        let parent = self.drivers.get(&subagent.parent.0);
+        let (driver, handle) = Driver::subagent(&subagent, parent, deps);
         if let Some(parent) = parent {
-            parent.hand_over(worker.parent.1, &worker.call, handle);
+            parent.hand_over(subagent.parent.1, &subagent.call, handle);
         }
-        self.drivers.insert(worker.chat, driver);
+        self.drivers.insert(subagent.chat, driver);
     }
 
     /// Delivers a run of actions with one audience: each queue is locked once for all of them.

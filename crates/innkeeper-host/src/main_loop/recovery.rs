@@ -28,7 +28,7 @@ impl HostTask {
         // Before anybody hears of it: whoever is refused and asks `/readyz` is told why.
         self.ready.store(false, Ordering::Release);
         self.set_problem(Some(reason.clone()));
-        self.refuse_waiting(error);
+        self.refuse_pending(error);
         self.restart(Some(reason)).await
     }
 
@@ -62,7 +62,7 @@ impl HostTask {
         // What is being taken in is there before anything is counted, or is not taken in: the next
         // core must neither miss a session nor count it again when it hears of it.
         drop(Arc::clone(&self.importing).write_owned().await);
-        self.life += 1;
+        self.generation += 1;
         let lease = self.journal.open().await?;
         self.close_all(Close::Restarting);
         self.drivers.clear();

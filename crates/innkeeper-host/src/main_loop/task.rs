@@ -17,21 +17,21 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
 use crate::agent::runtime::driver::Driver;
-use crate::agent::runtime::event_queue::{EventQueue, MissedBells};
+use crate::agent::runtime::event_queue::{EventQueue, MissedWakes};
 use crate::limits::Limits;
 use crate::main_loop::connections::Slot;
-use crate::main_loop::durability::Waiting;
+use crate::main_loop::durability::PendingEffects;
 use crate::main_loop::message::Message;
 use crate::main_loop::recovery::REVIVE_INTERVAL;
 use crate::net::close::Close;
 use crate::services::completions::Files;
 use crate::services::contents::Contents;
-use crate::services::customizations::effects::Followed;
+use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::journal::{Journal, JournalError};
 use crate::services::mcp::AppRequests;
 use crate::services::mcp::effects::Servers;
 use crate::services::repositories::effects::FollowedRepositories;
-use crate::services::resources::effects::{Order, found};
+use crate::services::resources::effects::{OperationOrder, found};
 use crate::services::resources::{Resources, Watching};
 use crate::services::telemetry::effects::Logs;
 
@@ -43,7 +43,7 @@ const MAX_EFFECTS: usize = 4096;
 const GATE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Says which inputs are to fail.
-pub(crate) type Breaks = Arc<dyn Fn(&Input) -> bool + Send + Sync>;
+pub(crate) type FailureInjection = Arc<dyn Fn(&Input) -> bool + Send + Sync>;
 
 pub(crate) struct HostTask {
     pub(crate) core: HostCore,
@@ -54,11 +54,11 @@ pub(crate) struct HostTask {
     pub(crate) resources: Arc<dyn Resources>,
     pub(crate) contents: Arc<dyn Contents>,
     /// Contents move and go in the order in which chats and sessions do.
-    pub(crate) content_order: Order,
+    pub(crate) content_order: OperationOrder,
     /// Watches that are set up, by number; dropped, they end.
     pub(crate) watches: HashMap<u64, Watching>,
     /// What sessions bring along.
-    pub(crate) followed: Followed,
+    pub(crate) followed: FollowedCustomizations,
     pub(crate) repositories: FollowedRepositories,
     /// Their MCP servers.
     pub(crate) servers: Servers,
@@ -76,17 +76,17 @@ pub(crate) struct HostTask {
     /// The room that queues of agents are emptied into.
     pub(crate) taken: VecDeque<Input>,
     /// Queues whose bell did not fit into the inbox.
-    pub(crate) missed: MissedBells,
+    pub(crate) missed: MissedWakes,
     /// The places of requests that are looked up and not answered yet, in the order of their effects.
     pub(crate) look_ups: VecDeque<OwnedSemaphorePermit>,
     /// The requests of apps to the model.
     pub(crate) app_requests: AppRequests,
     /// What the journal is keeping, and what comes after it.
-    pub(crate) waiting: Waiting,
+    pub(crate) pending: PendingEffects,
     /// Why nothing can be kept, if the journal failed.
     pub(crate) read_only: Option<String>,
     /// Which core this is, counted from the first.
-    pub(crate) life: u64,
+    pub(crate) generation: u64,
     /// Held while the journal takes a session in.
     pub(crate) importing: Arc<RwLock<()>>,
     /// The same, for whoever asks how the host is.
@@ -105,7 +105,7 @@ pub(crate) struct HostTask {
     pub(crate) renders: HashMap<u64, oneshot::Sender<PromptPlan>>,
     pub(crate) next_render: u64,
     /// Inputs that a test wants to fail.
-    pub(crate) breaks: Option<Breaks>,
+    pub(crate) breaks: Option<FailureInjection>,
     /// What followed from starting.
     pub(crate) first_effects: Vec<Effect>,
 }
@@ -136,7 +136,7 @@ impl HostTask {
                 // Writers get their turn before the next batch makes their queues longer.
                 tokio::task::yield_now().await;
             }
-            if self.panicked && self.waiting.is_empty() {
+            if self.panicked && self.pending.is_empty() {
                 self.panicked = false;
                 if self.journal.keeps() {
                     outcome = self.start_over().await.map(|()| false);
@@ -144,7 +144,7 @@ impl HostTask {
                 }
             }
             self.release_agents();
-            if self.waiting.is_empty()
+            if self.pending.is_empty()
                 && let Some(done) = self.stopping.take()
             {
                 if let Err(error) = self.journal.flush().await {
@@ -157,12 +157,12 @@ impl HostTask {
                 return;
             }
             let wake_at = self.wake_at();
-            let takes_messages = !self.panicked && !self.waiting.is_full(self.limits.agent_hold_bytes);
+            let takes_messages = !self.panicked && !self.pending.is_full(self.limits.agent_hold_bytes);
             let is_read_only = self.read_only.is_some();
             tokio::select! {
-                kept = self.waiting.kept() => {
-                    outcome = kept.map(|()| {
-                        self.step();
+                persisted = self.pending.persisted() => {
+                    outcome = persisted.map(|()| {
+                        self.perform_persisted();
                         true
                     });
                     continue;
@@ -237,12 +237,12 @@ impl HostTask {
             | Message::Request { .. }
             | Message::Events(_)
             | Message::Attach { .. }
-            | Message::Ask { .. }
+            | Message::RequestClient { .. }
             | Message::Render { .. }
             | Message::Transform { .. }
-            | Message::Answered { .. }
+            | Message::ClientAnswered { .. }
             | Message::AgentsChanged { .. }
-            | Message::Customized { .. }
+            | Message::CustomizationsReported { .. }
             | Message::RepositorySeen { .. }
             | Message::Found { .. }
             | Message::WatchOpened(_)
@@ -316,12 +316,12 @@ impl HostTask {
                 }
             }
             Message::Detached { conn } => self.detach(conn),
-            Message::Ask {
+            Message::RequestClient {
                 client,
                 method,
                 params,
                 reply,
-            } => self.ask(client, method, params, reply),
+            } => self.request_client(client, method, params, reply),
             Message::Render {
                 chat,
                 turn,
@@ -342,9 +342,9 @@ impl HostTask {
                 self.handle_input(now, render, effects);
             }
             Message::Transform { conn, params, reply } => self.ask_to_transform(conn, &params, reply),
-            Message::Answered { conn, id, outcome } => {
+            Message::ClientAnswered { conn, id, outcome } => {
                 if let Some(connection) = self.connection(conn) {
-                    connection.waiting.answer(id, outcome);
+                    connection.reverse_requests.answer(id, outcome);
                 }
             }
             Message::Found { conn, id, object } => self.push(conn, found(id, object)),
@@ -362,18 +362,18 @@ impl HostTask {
                     let _ = done.send(());
                 }
             }
-            Message::Customized {
+            Message::CustomizationsReported {
                 session,
                 number,
                 report,
-            } => self.customized(now, session, number, report, effects),
+            } => self.customizations_reported(now, session, number, report, effects),
             Message::RepositorySeen {
                 directory,
                 number,
                 state,
             } => self.repository_seen(now, &directory, number, state, effects),
             // A core that came later found the session in the store, and whoever asked is gone.
-            Message::Imported { life, .. } if life != self.life => {}
+            Message::Imported { generation, .. } if generation != self.generation => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),
             Message::Purged(sessions) => self.purged(sessions),
             Message::ShutDown { done } => {

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::main_loop::Message;
 use crate::net::close::Close;
 use crate::net::outbox::{Next, Outbox};
-use crate::net::reverse_requests::PeerError;
+use crate::net::reverse_requests::ClientRequestError;
 use crate::net::transport::{Received, Sink, Source};
 use crate::net::working_directories;
 use crate::rpc::methods::{self, Route};
@@ -151,11 +151,11 @@ impl<S: Source> Reader<S> {
             },
             Ok(rpc::Message::Response { id, outcome }) => {
                 let outcome = match outcome {
-                    Ok(result) => serde_json::from_str(result.get()).map_err(|_| PeerError::Disconnected),
+                    Ok(result) => serde_json::from_str(result.get()).map_err(|_| ClientRequestError::Disconnected),
                     Err(error) => Err(refusal(error)),
                 };
                 self.inbox
-                    .send(Message::Answered {
+                    .send(Message::ClientAnswered {
                         conn: self.conn,
                         id,
                         outcome,
@@ -246,9 +246,9 @@ impl<S: Source> Reader<S> {
     }
 }
 
-fn refusal(error: &RawValue) -> PeerError {
+fn refusal(error: &RawValue) -> ClientRequestError {
     let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-    PeerError::Refused {
+    ClientRequestError::Refused {
         code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
         message: error
             .get("message")

@@ -42,7 +42,7 @@ impl ReverseMethod {
 
 /// Why a client did not answer with a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PeerError {
+pub enum ClientRequestError {
     /// No connection of this client is up.
     #[error("the client {0} is not connected")]
     NotConnected(ClientId),
@@ -70,13 +70,13 @@ pub enum PeerError {
 
 /// The requests that one connection has not answered yet.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingRequests {
     next_id: u64,
     most: usize,
-    waiting: HashMap<u64, oneshot::Sender<Result<Value, PeerError>>>,
+    waiting: HashMap<u64, oneshot::Sender<Result<Value, ClientRequestError>>>,
 }
 
-impl Waiting {
+impl PendingRequests {
     /// Ids start at a number the client cannot guess, so that it cannot answer for a question it
     /// was not asked, and stay non-negative integers, which is all the published client reads (TRN-11).
     pub(crate) fn new(most: usize, first_id: u64) -> Self {
@@ -88,10 +88,10 @@ impl Waiting {
     }
 
     /// Registers a request and returns its id; a reply that cannot be awaited any more is dropped.
-    pub(crate) fn add(&mut self, reply: oneshot::Sender<Result<Value, PeerError>>) -> Option<u64> {
+    pub(crate) fn add(&mut self, reply: oneshot::Sender<Result<Value, ClientRequestError>>) -> Option<u64> {
         self.waiting.retain(|_, reply| !reply.is_closed());
         if self.waiting.len() >= self.most {
-            let _ = reply.send(Err(PeerError::Busy));
+            let _ = reply.send(Err(ClientRequestError::Busy));
             return None;
         }
         let id = self.next_id;
@@ -101,17 +101,17 @@ impl Waiting {
     }
 
     /// Delivers an answer; one that nobody waits for is ignored.
-    pub(crate) fn answer(&mut self, id: u64, outcome: Result<Value, PeerError>) {
+    pub(crate) fn answer(&mut self, id: u64, outcome: Result<Value, ClientRequestError>) {
         if let Some(reply) = self.waiting.remove(&id) {
             let _ = reply.send(outcome);
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingRequests {
     fn drop(&mut self) {
         for (_, reply) in self.waiting.drain() {
-            let _ = reply.send(Err(PeerError::Disconnected));
+            let _ = reply.send(Err(ClientRequestError::Disconnected));
         }
     }
 }

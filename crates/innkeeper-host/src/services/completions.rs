@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use innkeeper_core::agent::CommandInfo;
 use serde_json::{Map, Value, json};
 
-use crate::services::customizations::{Callable, Customized};
+use crate::services::customizations::{Callable, TurnCustomizations};
 use crate::services::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, display_line, prompts};
 
 /// Most items of one answer; a list that nobody reads to its end only slows down typing.
@@ -60,7 +60,7 @@ impl Files for NoFiles {
 
 /// A place in a message that somebody is typing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CompletionContext<'a> {
     /// Where the chat works, as URIs.
     pub(crate) directories: &'a [String],
     /// The message so far.
@@ -70,20 +70,20 @@ pub(crate) struct Place<'a> {
     /// The agent's slash commands.
     pub(crate) commands: &'a [CommandInfo],
     /// What the session brings along.
-    pub(crate) customized: &'a Customized,
+    pub(crate) customizations: &'a TurnCustomizations,
     /// How long MCP servers have to say what they offer.
     pub(crate) patience: Duration,
 }
 
 /// The result of `completions` (CMP-02, CMP-03).
-pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
-    let items = match token_at(place.text, place.offset) {
+pub(crate) async fn completions(files: &dyn Files, cursor: CompletionContext<'_>) -> Value {
+    let items = match token_at(cursor.text, cursor.offset) {
         None => Vec::new(),
         Some(token) if token.mark == '@' => {
-            let mcp = place.customized.mcp();
+            let mcp = cursor.customizations.mcp();
             let (found, offered) = tokio::join!(
-                files.find(place.directories, token.query, MAX_ITEMS),
-                mcp.resources(place.patience),
+                files.find(cursor.directories, token.query, MAX_ITEMS),
+                mcp.resources(cursor.patience),
             );
             let query = token.query.to_lowercase();
             let offered = offered.into_iter().filter(|resource| resource.fits(&query));
@@ -96,10 +96,10 @@ pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
         }
         Some(token) => {
             let query = token.query.to_lowercase();
-            let own = place.commands.iter().filter(|command| fits(&command.name, &query));
+            let own = cursor.commands.iter().filter(|command| fits(&command.name, &query));
             let own = own.map(|command| command_item(&token, command));
-            let taken: Vec<&str> = place.commands.iter().map(|command| command.name.as_str()).collect();
-            let called = place.customized.callable(&taken);
+            let taken: Vec<&str> = cursor.commands.iter().map(|command| command.name.as_str()).collect();
+            let called = cursor.customizations.callable(&taken);
             // Whoever knows only the second half of `plugin:name` finds it as well.
             let fitting = called
                 .iter()
@@ -107,7 +107,7 @@ pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
             let items = fitting.map(|(name, callable)| callable_item(&token, name, *callable));
             let mut items: Vec<_> = own.chain(items).collect();
             let is_taken = |name: &str| taken.contains(&name) || called.iter().any(|(called, _)| called == name);
-            for mut prompt in place.customized.mcp_prompts(place.patience).await {
+            for mut prompt in cursor.customizations.mcp_prompts(cursor.patience).await {
                 if is_taken(&prompt.name) {
                     prompt.name = format!("{}{}", prompts::PREFIX, prompt.name);
                 }
@@ -327,7 +327,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::services::customizations::{About, Kit, PromptFile, Skill};
+    use crate::services::customizations::{About, CustomizationSet, PromptFile, Skill};
 
     /// The cursor is where the bar is.
     fn token(marked: &str) -> Option<(char, String, usize, usize)> {
@@ -404,19 +404,19 @@ mod tests {
     }
 
     async fn complete(text: &str, commands: &[CommandInfo]) -> Value {
-        complete_with(text, commands, Customized::default()).await
+        complete_with(text, commands, TurnCustomizations::default()).await
     }
 
-    async fn complete_with(text: &str, commands: &[CommandInfo], customized: Customized) -> Value {
-        let place = Place {
+    async fn complete_with(text: &str, commands: &[CommandInfo], customizations: TurnCustomizations) -> Value {
+        let cursor = CompletionContext {
             directories: &["file:///w".to_owned()],
             text,
             offset: units(text),
             commands,
-            customized: &customized,
+            customizations: &customizations,
             patience: Duration::from_secs(1),
         };
-        completions(&Shelf, place).await
+        completions(&Shelf, cursor).await
     }
 
     #[tokio::test]
@@ -477,45 +477,45 @@ mod tests {
             hidden,
             skill("mine", None, "review"),
             skill("again", None, "review"),
-            skill("theirs", Some("kit"), "review"),
+            skill("theirs", Some("set"), "review"),
             skill("off", None, "rest"),
-            skill("own", Some("kit"), "repeat"),
+            skill("own", Some("set"), "repeat"),
         ];
         let prompts = vec![PromptFile {
             about: about("prompt", None, "release"),
             ..PromptFile::default()
         }];
-        let kit = Kit {
+        let set = CustomizationSet {
             skills,
             prompts,
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
-        let customized = Customized::new(Arc::new(kit), Arc::new(["off".to_owned()].into()));
-        let result = complete_with("/re", &[command("repeat")], customized).await;
+        let customizations = TurnCustomizations::new(Arc::new(set), Arc::new(["off".to_owned()].into()));
+        let result = complete_with("/re", &[command("repeat")], customizations).await;
         let items = result["items"].as_array().expect("items");
         let labels: Vec<&str> = items
             .iter()
             .filter_map(|item| item["attachment"]["label"].as_str())
             .collect();
-        assert_eq!(labels, ["/repeat", "/review", "/kit:review", "/kit:repeat", "/release"]);
+        assert_eq!(labels, ["/repeat", "/review", "/set:review", "/set:repeat", "/release"]);
         let expected = json!({
-            "command": "kit:review", "description": "About theirs.", "usage": "<what>", "argumentHint": "<what>",
+            "command": "set:review", "description": "About theirs.", "usage": "<what>", "argumentHint": "<what>",
             "customization": { "id": "theirs", "uri": "file:///w/theirs", "type": "skill" },
         });
         assert_eq!(items[2]["attachment"]["_meta"], expected);
-        assert_eq!(items[2]["insertText"], "/kit:review ");
+        assert_eq!(items[2]["insertText"], "/set:review ");
     }
 
     #[tokio::test]
     async fn cmp01_a_host_without_files_finds_none() {
-        let place = Place {
+        let cursor = CompletionContext {
             directories: &[],
             text: "@",
             offset: 1,
             commands: &[],
-            customized: &Customized::default(),
+            customizations: &TurnCustomizations::default(),
             patience: Duration::from_secs(1),
         };
-        assert_eq!(completions(&NoFiles, place).await, json!({ "items": [] }));
+        assert_eq!(completions(&NoFiles, cursor).await, json!({ "items": [] }));
     }
 }

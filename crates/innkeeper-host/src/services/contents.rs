@@ -3,10 +3,10 @@
 //! A turn shows the beginning and the end, and says where the whole is: at a URI of the host's own, which
 //! `resourceRead` serves. It is there before anybody is told of it, and goes with its session.
 
-mod closed;
+mod closed_sessions;
 mod effects;
 mod memory;
-mod moved;
+mod references;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +21,9 @@ use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::RwLock;
 
-pub use self::closed::ClosedSessions;
+pub use self::closed_sessions::ClosedSessions;
 pub use self::memory::MemoryContents;
-pub(crate) use self::moved::names_in;
+pub(crate) use self::references::names_in;
 use crate::services::resources::{Content, ResourceError};
 
 /// How many bytes of a hash make a name: enough that nobody finds two contents with the same one.

@@ -2,30 +2,30 @@
 //! agents get of it.
 //!
 //! Whoever implements [`Customizations`] reports what there is, in two forms at once: as clients see
-//! it, and as a [`Kit`] that agents use. The core publishes the one, with what people decided about it;
-//! each turn gets the other as [`Customized`], in which only what is switched on is left. So what is
+//! it, and as a [`CustomizationSet`] that agents use. The core publishes the one, with what people decided about it;
+//! each turn gets the other as [`TurnCustomizations`], in which only what is switched on is left. So what is
 //! shown is what happens.
 
-mod bringing;
-mod customized;
 pub(crate) mod effects;
 mod expand;
 mod hook;
-mod kit;
 pub(crate) mod resource_access;
+mod session_watch;
+mod set;
+mod turn;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use bringing::{Bringing, Reported};
-pub use customized::{Callable, Called, Customized, Expanded, by_name};
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
 pub use innkeeper_core::customization::{
     ClientPlugin, KeptSwitches, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows, Wanted,
 };
-pub use kit::{About, CustomAgent, Kit, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
+pub(crate) use session_watch::{CustomizationsReport, CustomizationsWatch};
+pub use set::{About, CustomAgent, CustomizationSet, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
+pub use turn::{Callable, Called, Expanded, TurnCustomizations, by_name};
 
 use ahp_types::state::Customization;
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ use innkeeper_core::ChannelId;
 use tokio::sync::{mpsc, watch};
 
 use crate::main_loop::Message;
-pub use crate::services::resources::of_client::{ClientEntry, ClientFiles};
+pub use crate::services::resources::client_files::{ClientEntry, ClientFiles};
 
 /// What every session of a host gets, as it is now; it can be awaited that it changes.
 pub type Common = watch::Receiver<Arc<Vec<Customization>>>;
@@ -49,7 +49,7 @@ pub trait Customizations: Send + Sync + 'static {
     /// Follows what a session brings along, until what it returns is dropped: reports it once it is
     /// known, and again whenever it has changed. Turns wait for the first report, and after about a minute
     /// fail without it; so whoever finds nothing reports that. For a while they also wait for what a report says is
-    /// [awaited](Kit::awaited).
+    /// [awaited](CustomizationSet::awaited).
     fn follow(&self, wanted: Wanted, found: FoundSink) -> Following;
 
     /// What every session of this host gets, for `AgentInfo.customizations` (CUS-21): containers,
@@ -85,12 +85,12 @@ pub struct Found {
     /// As clients see it: whole, in order, with stable ids, and with nothing switched.
     pub entries: Vec<Customization>,
     /// The same for agents.
-    pub kit: Arc<Kit>,
+    pub set: Arc<CustomizationSet>,
 }
 
 /// What somebody who follows a session says about it.
 #[derive(Debug, Clone)]
-pub(crate) enum Report {
+pub(crate) enum DiscoveryReport {
     /// Some of it is still read, so it says nothing about what agents may use.
     Announced(Vec<Customization>),
     /// This is what there is.
@@ -119,18 +119,18 @@ impl FoundSink {
 
     /// Reports everything there is. Waits while the host is busy; `false` says that it is gone.
     pub async fn found(&self, found: Found) -> bool {
-        self.report(Report::Found(found)).await
+        self.report(DiscoveryReport::Found(found)).await
     }
 
     /// Reports what there is to show while some of it is still read (CUS-05). Only a session that would
     /// show nothing otherwise shows it; and turns go on waiting, because what they would miss are rules
     /// and hooks. Waits while the host is busy; `false` says that it is gone.
     pub async fn announced(&self, entries: Vec<Customization>) -> bool {
-        self.report(Report::Announced(entries)).await
+        self.report(DiscoveryReport::Announced(entries)).await
     }
 
-    async fn report(&self, report: Report) -> bool {
-        let report = Message::Customized {
+    async fn report(&self, report: DiscoveryReport) -> bool {
+        let report = Message::CustomizationsReported {
             session: self.session,
             number: self.number,
             report,

@@ -2,7 +2,7 @@
 //!
 //! Which servers a session wants, the core decides: those that are switched on and that nobody stopped.
 //! The host looks up how each is started ([`ServerDeclaration`], which whoever finds customizations
-//! reports in the [`Kit`](crate::services::customizations::Kit)) and hands both to an implementation of
+//! reports in the [`CustomizationSet`](crate::services::customizations::CustomizationSet)) and hands both to an implementation of
 //! [`McpServers`]. What becomes of them is reported through [`ServerSink`] and shown to clients; agents
 //! call their tools through [`Mcp`] and [`McpCall`].
 
@@ -15,12 +15,12 @@ mod content;
 mod declaration;
 pub(crate) mod effects;
 mod elicit;
-mod for_agents;
 mod offers;
 pub(crate) mod prompts;
 mod resource_requests;
 mod sampling;
-mod standing;
+mod server_status;
+mod session;
 mod tool;
 mod trust;
 mod visible;
@@ -34,8 +34,6 @@ use async_trait::async_trait;
 use bounds::Written;
 pub use call::{McpCall, McpDraft};
 pub use declaration::{Permission, Remote, ServerDeclaration, StartPermission, Transport};
-pub use for_agents::Mcp;
-pub(crate) use for_agents::SessionLink;
 use futures_util::future::BoxFuture;
 pub use innkeeper_core::agent::{AuthReason, Failure};
 pub use innkeeper_core::mcp::{
@@ -49,14 +47,16 @@ pub use offers::{
     McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
     display_line,
 };
-pub use sampling::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
+pub use sampling::{Sampler, SamplingMessage, SamplingPart, SamplingRequest, SamplingResult, SamplingStop};
 use serde_json::{Map, Value};
-pub(crate) use standing::Reported;
-pub use standing::Standing;
+pub(crate) use server_status::ReportedStatuses;
+pub use server_status::ServerStatusText;
+pub use session::Mcp;
+pub(crate) use session::SessionLink;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer, ServerTool};
-pub(crate) use trust::{Asking, TrustPatience};
+pub use tool::{CallHandler, CallOutcome, Hints, McpError, McpTool, Question, QuestionAnswer, ServerTool};
+pub(crate) use trust::{Asking, TrustTimeouts};
 pub use trust::{NOT_TRUSTED, Trust, TrustDecision, TrustQuestion};
 pub use visible::defused;
 
@@ -106,7 +106,7 @@ pub trait SessionServers: Send + Sync + 'static {
     /// From now on exactly these are to run. Returns at once; what becomes of them is reported. A server
     /// with another attempt than before starts anew, and reports say which attempt they are about. One
     /// that is not named any more ends, and its calls fail.
-    fn want(&self, wanted: SessionWants);
+    fn want(&self, wanted: DesiredServers);
 
     /// The tools of everything that is ready, with names that are unique among them, in the order in which
     /// the servers are wanted.
@@ -123,7 +123,7 @@ pub trait SessionServers: Send + Sync + 'static {
         server: &str,
         tool: &str,
         arguments: Arguments,
-        during: &dyn During,
+        during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError>;
 
     /// The prompts of a server, without the names that people type. Waits only while they are fetched: it
@@ -184,16 +184,16 @@ pub trait SessionServers: Send + Sync + 'static {
 
 /// What a session wants of its servers.
 #[derive(Debug, Clone, Default)]
-pub struct SessionWants {
+pub struct DesiredServers {
     /// The session's URI.
     pub session: Arc<str>,
     /// Where it works, as URIs: what servers are told when they ask for roots.
     pub roots: Vec<String>,
     /// The servers that are to run.
-    pub servers: Vec<ServerWish>,
+    pub servers: Vec<DesiredServer>,
 }
 
-impl Default for ServerWish {
+impl Default for DesiredServer {
     fn default() -> Self {
         Self {
             attempt: 0,
@@ -204,7 +204,7 @@ impl Default for ServerWish {
 
 /// A server that is to run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServerWish {
+pub struct DesiredServer {
     /// Which of its starts it is.
     pub attempt: u64,
     /// How it is started.
@@ -217,7 +217,7 @@ pub struct ServerSink {
     session: ChannelId,
     inbox: mpsc::WeakSender<Message>,
     written: Arc<Mutex<Written>>,
-    reported: Reported,
+    reported: ReportedStatuses,
 }
 
 impl ServerSink {
@@ -226,12 +226,12 @@ impl ServerSink {
             session,
             inbox,
             written: Arc::default(),
-            reported: Reported::default(),
+            reported: ReportedStatuses::default(),
         }
     }
 
     /// What was reported last, for agents.
-    pub(crate) fn reported(&self) -> Reported {
+    pub(crate) fn reported(&self) -> ReportedStatuses {
         self.reported.clone()
     }
 
@@ -327,13 +327,13 @@ impl McpServers for NoMcpServers {
 
 #[async_trait]
 impl SessionServers for NoMcpServers {
-    fn want(&self, _: SessionWants) {}
+    fn want(&self, _: DesiredServers) {}
 
     fn tools(&self) -> Vec<McpTool> {
         Vec::new()
     }
 
-    async fn call(&self, _: &str, _: &str, _: Arguments, _: &dyn During) -> Result<CallOutcome, McpError> {
+    async fn call(&self, _: &str, _: &str, _: Arguments, _: &dyn CallHandler) -> Result<CallOutcome, McpError> {
         Err(McpError::server_gone())
     }
 

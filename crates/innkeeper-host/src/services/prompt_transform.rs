@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::agent::{PromptSection, RenderedPrompt, RenderedSection};
 use crate::main_loop::Message;
-use crate::net::reverse_requests::PeerError;
+use crate::net::reverse_requests::ClientRequestError;
 
 /// The name on the wire. Clients are asked this, and never ask it (SMT-01).
 pub(crate) const METHOD: &str = "systemMessageTransform";
@@ -51,13 +51,13 @@ enum Failure {
     #[error("the client answered with error {0}")]
     Refused(i64),
     #[error(transparent)]
-    Peer(PeerError),
+    Peer(ClientRequestError),
 }
 
-impl From<PeerError> for Failure {
-    fn from(error: PeerError) -> Self {
+impl From<ClientRequestError> for Failure {
+    fn from(error: ClientRequestError) -> Self {
         match error {
-            PeerError::Refused { code, .. } => Self::Refused(code),
+            ClientRequestError::Refused { code, .. } => Self::Refused(code),
             other => Self::Peer(other),
         }
     }
@@ -97,7 +97,7 @@ impl Renderer {
     ) -> RenderedPrompt {
         let before = contents(&sections, transformer);
         let answer = tokio::time::timeout_at(deadline, self.ask(transformer, &before)).await;
-        match answer.unwrap_or_else(|_| Err(PeerError::TimedOut.into())) {
+        match answer.unwrap_or_else(|_| Err(ClientRequestError::TimedOut.into())) {
             Ok(after) => {
                 audit(transformer, &before, &after);
                 replace(sections, transformer, after)
@@ -143,9 +143,9 @@ impl Renderer {
         let conn: ConnId = transformer.conn;
         let ask = Message::Transform { conn, params, reply };
         if self.inbox.send(ask).await.is_err() {
-            return Err(PeerError::Disconnected.into());
+            return Err(ClientRequestError::Disconnected.into());
         }
-        let answer = answer.await.unwrap_or(Err(PeerError::Disconnected))?;
+        let answer = answer.await.unwrap_or(Err(ClientRequestError::Disconnected))?;
         read(answer, before, most)
     }
 }

@@ -4,11 +4,11 @@
 //! asked, and nothing outside these places. `data:` URIs need nobody: the host reads them itself
 //! (`resources/data_uri.rs`).
 
+pub(crate) mod client_files;
 mod content_type;
 pub(crate) mod data_uri;
 pub(crate) mod effects;
-pub(crate) mod of_client;
-pub(crate) mod offered;
+pub(crate) mod mcp_attachments;
 
 use std::any::Any;
 use std::fmt;

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use crate::main_loop::Message;
 
 pub(crate) mod effects;
-mod fitting;
+mod record_limits;
 
-use fitting::{fit, weight};
+use record_limits::{fit, weight};
 
 /// Most bytes of records that wait.
 const QUEUE_BYTES: usize = 2 << 20;
@@ -187,7 +187,7 @@ impl Waiting {
 /// Tells the host when to take what gathers in a sink, until it ends. The records stay in the sink until then:
 /// none is on its way when the host takes the last ones.
 pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended: CancellationToken) {
-    let bringing = async {
+    let customizations_watch = async {
         loop {
             if sink.lock().records.is_empty() {
                 sink.shared.wake.notified().await;
@@ -210,7 +210,7 @@ pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended
     };
     tokio::select! {
         () = ended.cancelled() => {}
-        () = bringing => {}
+        () = customizations_watch => {}
     }
 }
 

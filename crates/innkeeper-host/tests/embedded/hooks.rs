@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use innkeeper_host::customizations::{
-    Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Kit, Wanted,
+    CustomizationSet, Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Wanted,
 };
 use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{
-    AgentError, Confirmation, EventSink, Host, Invocation, ToolResult, TurnInput, Verdict, WorkerSpec, async_trait,
+    AgentError, Confirmation, EventSink, Host, Invocation, SubagentSpec, ToolResult, TurnInput, Verdict, async_trait,
 };
 use innkeeper_testkit::embedded::{Scene, Scripted, calls};
 use innkeeper_testkit::official::markdown;
@@ -89,12 +89,12 @@ impl Hooks for Listening {
 
 impl Customizations for Listening {
     fn follow(&self, _: Wanted, found: FoundSink) -> Following {
-        let kit = Arc::new(Kit {
+        let set = Arc::new(CustomizationSet {
             hooks: Arc::new(self.clone()),
-            ..Kit::default()
+            ..CustomizationSet::default()
         });
         let entries = Vec::new();
-        Following::new(tokio::spawn(async move { found.found(Found { entries, kit }).await }))
+        Following::new(tokio::spawn(async move { found.found(Found { entries, set }).await }))
     }
 }
 
@@ -548,7 +548,7 @@ async fn a_hook_sends_an_agent_on_three_times_and_no_more() {
 }
 
 #[tokio::test]
-async fn hooks_hear_of_workers_and_tell_them_something() {
+async fn hooks_hear_of_subagents_and_tell_them_something() {
     let hooks = Listening::new(|call| match call.event {
         HookEvent::SubagentStart => HookOutcome {
             context: vec!["be brief".to_owned()],
@@ -559,22 +559,26 @@ async fn hooks_hear_of_workers_and_tell_them_something() {
     let scene = hooks
         .scene(|_, events| async move {
             let mut call = events.tool("send").start().await?.run("Sends").await?;
-            let worker = call.worker(WorkerSpec::new("Help", "Do it").kind("explorer")).await?;
-            let told = worker.events().added_context().join(", ");
-            worker.drive(|events| async move { events.text("done").await }).await?;
+            let subagent = call
+                .subagent(SubagentSpec::new("Help", "Do it").kind("explorer"))
+                .await?;
+            let told = subagent.events().added_context().join(", ");
+            subagent
+                .drive(|events| async move { events.text("done").await })
+                .await?;
             call.complete(ToolResult::text("Sent", "done")).await?;
             events.text(told).await
         })
         .await;
     scene.begin("go").await;
     assert_eq!(scene.words().await, "be brief");
-    let workers: Vec<_> = hooks
+    let subagents: Vec<_> = hooks
         .heard()
         .into_iter()
         .filter(|(_, subject)| subject == "explorer")
         .map(|(event, _)| event)
         .collect();
-    assert_eq!(workers, [HookEvent::SubagentStart, HookEvent::SubagentStop]);
+    assert_eq!(subagents, [HookEvent::SubagentStart, HookEvent::SubagentStop]);
 }
 
 #[tokio::test]
@@ -639,12 +643,12 @@ async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
 
     impl Customizations for Slow {
         fn follow(&self, _: Wanted, found: FoundSink) -> Following {
-            let kit = Arc::new(Kit {
+            let set = Arc::new(CustomizationSet {
                 hooks: Arc::new(Self),
-                ..Kit::default()
+                ..CustomizationSet::default()
             });
             let entries = Vec::new();
-            Following::new(tokio::spawn(async move { found.found(Found { entries, kit }).await }))
+            Following::new(tokio::spawn(async move { found.found(Found { entries, set }).await }))
         }
     }
 

@@ -8,7 +8,7 @@ use ahp_types::notifications::{AuthRequiredParams, AuthRequiredReason};
 use ahp_types::state::{ErrorResponsePart, ResponsePart, TurnState};
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, JournalError, Keep,
-    MemoryJournal, ModelInfo, ProtectedResource, Secret, ToolResult, TurnInput, WorkerSpec, async_trait,
+    MemoryJournal, ModelInfo, ProtectedResource, Secret, SubagentSpec, ToolResult, TurnInput, async_trait,
 };
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, View, markdown, queued};
@@ -75,10 +75,10 @@ impl AgentChat for KeyedChat {
         let key = shown(turn.token(API));
         match &*turn.text {
             "opened" => events.text(&self.opened_with).await,
-            "worker" => {
+            "subagent" => {
                 let mut call = events.tool("send").start().await?.run("Sends").await?;
-                let worker = call.worker(WorkerSpec::new("Helper", "Use the key")).await?;
-                worker.drive(|below| async move { below.text(key).await }).await?;
+                let subagent = call.subagent(SubagentSpec::new("Helper", "Use the key")).await?;
+                subagent.drive(|below| async move { below.text(key).await }).await?;
                 call.complete(ToolResult::text("Sent", "done")).await
             }
             "refused" => {
@@ -228,7 +228,7 @@ async fn auth07_two_clients_in_one_session_each_use_their_own() {
     assert_eq!(says(&yours, &uris.chat, "t2", "which?").await, print_of(YOURS));
     assert_eq!(says(&mine, &uris.chat, "t3", "which?").await, print_of(MINE));
     // What waits in the queue is paid for by whoever wrote it.
-    mine.start_turn(&uris.chat, "t4", "worker").await;
+    mine.start_turn(&uris.chat, "t4", "subagent").await;
     yours.dispatch(&uris.chat, queued("q1", "which?")).await;
     mine.until("both are done", |view| {
         view.chat(&uris.chat).is_some_and(|chat| chat.turns.len() == 5)
@@ -240,17 +240,20 @@ async fn auth07_two_clients_in_one_session_each_use_their_own() {
 }
 
 #[tokio::test]
-async fn auth07_a_worker_uses_the_token_of_the_turn_that_started_it() {
+async fn auth07_a_subagent_uses_the_token_of_the_turn_that_started_it() {
     let running = Running::start(host()).await;
     let client = connect(&running, "first").await;
     sign_in(&client, MINE).await;
     let uris = client.create_session("one").await;
-    client.run_turn(&uris.chat, "t1", "worker").await;
+    client.run_turn(&uris.chat, "t1", "subagent").await;
     let session = client.session(&uris.session);
     let mut others = session.chats.iter().filter(|chat| chat.resource != uris.chat);
-    let worker = others.next().expect("a worker's chat").resource.clone();
-    client.subscribe(&worker).await;
-    assert_eq!(markdown(&client.chat(&worker).turns[0].response_parts), print_of(MINE));
+    let subagent = others.next().expect("a subagent's chat").resource.clone();
+    client.subscribe(&subagent).await;
+    assert_eq!(
+        markdown(&client.chat(&subagent).turns[0].response_parts),
+        print_of(MINE)
+    );
 }
 
 #[tokio::test]
@@ -408,7 +411,7 @@ async fn auth12_nothing_that_any_client_sees_has_a_token_in_it() {
     sign_in(&client, MINE).await;
     let uris = client.create_session("one").await;
     other.join(&uris.session).await;
-    client.run_turn(&uris.chat, "t1", "worker").await;
+    client.run_turn(&uris.chat, "t1", "subagent").await;
     client.run_turn(&uris.chat, "t2", "refused").await;
     other.turn_end(&uris.chat, "t2").await;
     for who in [&client, &other] {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
-use innkeeper_host::customizations::{About, Customizations, Following, Found, FoundSink, Kit, Wanted};
+use innkeeper_host::customizations::{About, CustomizationSet, Customizations, Following, Found, FoundSink, Wanted};
 use innkeeper_host::mcp::{
-    AppCapabilities, Arguments, CallOutcome, During, McpError, McpServers, McpTool, Question, QuestionAnswer, Remote,
-    ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, SessionWants, TokenChange, Transport,
+    AppCapabilities, Arguments, CallHandler, CallOutcome, DesiredServers, McpError, McpServers, McpTool, Question,
+    QuestionAnswer, Remote, ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, TokenChange,
+    Transport,
 };
 use innkeeper_host::{AuthRequirement, HostBuilder, ToolContent, async_trait};
 use innkeeper_testkit::embedded::{Scene, scripted_host};
@@ -48,12 +49,12 @@ impl Customizations for OnePlugin {
             }),
             ..ServerDeclaration::default()
         };
-        let kit = Arc::new(Kit {
+        let set = Arc::new(CustomizationSet {
             mcp_servers: vec![Arc::new(declaration)],
-            ..Kit::default()
+            ..CustomizationSet::default()
         });
         let reporting = tokio::spawn(async move {
-            found.found(Found { entries, kit }).await;
+            found.found(Found { entries, set }).await;
         });
         Following::new(reporting)
     }
@@ -63,7 +64,7 @@ impl Customizations for OnePlugin {
 #[derive(Clone)]
 struct Inn {
     /// What the latest session wants.
-    wants: watch::Sender<SessionWants>,
+    wants: watch::Sender<DesiredServers>,
     sink: Arc<Mutex<Option<ServerSink>>>,
     tokens: watch::Sender<BTreeMap<String, Option<ServerToken>>>,
     /// Held by a test for which nothing is kept yet.
@@ -160,7 +161,7 @@ impl Drop for Dropped {
 
 #[async_trait]
 impl SessionServers for Inn {
-    fn want(&self, wanted: SessionWants) {
+    fn want(&self, wanted: DesiredServers) {
         self.wants.send_replace(wanted);
     }
 
@@ -184,7 +185,7 @@ impl SessionServers for Inn {
         server: &str,
         tool: &str,
         arguments: Arguments,
-        during: &dyn During,
+        during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError> {
         assert_eq!(server, "inn");
         match tool {

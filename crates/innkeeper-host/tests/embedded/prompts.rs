@@ -1,10 +1,10 @@
-//! Agents of the test's own have their prompts rendered: when a chat opens, in turns, and in workers.
+//! Agents of the test's own have their prompts rendered: when a chat opens, in turns, and in subagents.
 
 use std::time::Duration;
 
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Invocation, Limits,
-    PromptSection, RenderedPrompt, Section, ToolResult, TurnInput, WorkerSpec, async_trait,
+    PromptSection, RenderedPrompt, Section, SubagentSpec, ToolResult, TurnInput, async_trait,
 };
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, SessionUris};
@@ -50,7 +50,7 @@ impl AgentChat for Writer {
             let twice = [sections(), sections()].concat();
             return events.render_prompt(twice).await.map(|_| ());
         }
-        if turn.text != "worker" {
+        if turn.text != "subagent" {
             let mut sections = sections();
             for section in &mut sections {
                 // What a turn names is empty in its prompt.
@@ -64,9 +64,9 @@ impl AgentChat for Writer {
         }
         let draft = events.tool("send").start().await?;
         let mut call = draft.run(Invocation::new("Sends a helper").input("{}")).await?;
-        let worker = call.worker(WorkerSpec::new("Helper", "Help.")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Helper", "Help.")).await?;
         let outcomes = self.outcomes.clone();
-        worker
+        subagent
             .drive(|events| async move {
                 let _ = outcomes.send(events.render_prompt(sections()).await);
                 Ok(())
@@ -155,11 +155,11 @@ async fn smt03_sections_that_are_empty_in_a_render_are_not_asked_for() {
 }
 
 #[tokio::test]
-async fn smt06_a_workers_prompt_is_rewritten_by_whoever_started_its_parents_turn() {
+async fn smt06_a_subagents_prompt_is_rewritten_by_whoever_started_its_parents_turn() {
     let mut desk = Desk::of(|builder| builder).await;
     let mut starter = desk.joined("starter", &["tone"]).await;
     let mut newer = desk.joined("newer", &["tone"]).await;
-    starter.start_turn(&desk.uris.chat, "t1", "worker").await;
+    starter.start_turn(&desk.uris.chat, "t1", "subagent").await;
     let request = starter.rewrite(&[("tone", "Be a helper.")]).await;
     assert_eq!(request["params"]["channel"], desk.uris.session.as_str());
     let prompt = desk.outcome().await.expect("rendered");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::messages::JsonRpcError;
-use innkeeper_host::{ClientId, Host, Limits, PeerError, ReverseMethod};
+use innkeeper_host::{ClientId, ClientRequestError, Host, Limits, ReverseMethod};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
@@ -20,7 +20,7 @@ async fn start() -> Running {
     Running::start(Host::builder().agent(TestAgent).limits(limits)).await
 }
 
-async fn read(running: &Running, client: &str) -> Result<Value, PeerError> {
+async fn read(running: &Running, client: &str) -> Result<Value, ClientRequestError> {
     let params = Map::from_iter([("uri".to_owned(), json!("virtual://notes"))]);
     running
         .handle()
@@ -38,7 +38,7 @@ async fn trn_18_the_published_client_answers_and_refuses() {
     let client = OfficialClient::connect(&running.address, "first").await;
     let refused = read(&running, "first").await;
     assert!(
-        matches!(refused, Err(PeerError::Refused { code: -32601, .. })),
+        matches!(refused, Err(ClientRequestError::Refused { code: -32601, .. })),
         "{refused:?}"
     );
     client.client().set_server_request_handler(|method, params| async move {
@@ -61,7 +61,7 @@ async fn trn_18_the_published_client_answers_and_refuses() {
         .await;
     assert_eq!(
         refused,
-        Err(PeerError::Refused {
+        Err(ClientRequestError::Refused {
             code: -32009,
             message: "not that one".to_owned()
         })
@@ -73,7 +73,7 @@ async fn trn_18_the_published_client_answers_and_refuses() {
 async fn lesson_18_a_client_that_never_answers_is_given_up_in_time() {
     let running = start().await;
     let mut silent = RawClient::initialized(&running.address, "silent").await;
-    assert_eq!(read(&running, "silent").await, Err(PeerError::TimedOut));
+    assert_eq!(read(&running, "silent").await, Err(ClientRequestError::TimedOut));
     let asked = silent.notification("the question", is_request).await;
     // An answer that comes too late answers nothing, and disturbs nothing.
     let late = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": {} });
@@ -81,7 +81,7 @@ async fn lesson_18_a_client_that_never_answers_is_given_up_in_time() {
     silent.still_works().await;
     assert_eq!(
         read(&running, "nobody").await,
-        Err(PeerError::NotConnected(ClientId::new("nobody")))
+        Err(ClientRequestError::NotConnected(ClientId::new("nobody")))
     );
 }
 
@@ -99,7 +99,7 @@ async fn trn_19_a_client_that_leaves_is_not_waited_for() {
         drop(leaving);
     };
     let (outcome, ()) = tokio::join!(asking, leave);
-    assert_eq!(outcome, Err(PeerError::Disconnected));
+    assert_eq!(outcome, Err(ClientRequestError::Disconnected));
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn neg_21_the_newest_connection_is_asked_and_an_older_one_takes_over() {
             outcome = read(&running, "twin") => outcome,
             () = answer_everything(&mut older, "older") => unreachable!("it goes on for ever"),
         };
-        if outcome != Err(PeerError::Disconnected) {
+        if outcome != Err(ClientRequestError::Disconnected) {
             break outcome;
         }
     };
@@ -167,11 +167,11 @@ async fn too_many_questions_at_once_are_refused_by_the_host_itself() {
     let outcomes = [outcomes.0, outcomes.1, outcomes.2];
     let busy = outcomes
         .iter()
-        .filter(|outcome| **outcome == Err(PeerError::Busy))
+        .filter(|outcome| **outcome == Err(ClientRequestError::Busy))
         .count();
     let late = outcomes
         .iter()
-        .filter(|outcome| **outcome == Err(PeerError::TimedOut))
+        .filter(|outcome| **outcome == Err(ClientRequestError::TimedOut))
         .count();
     assert_eq!((busy, late), (1, 2), "{outcomes:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_host::{AgentError, Background, ToolResult, WorkerEnd, WorkerSpec};
+use innkeeper_host::{AgentError, Background, SubagentEnd, SubagentSpec, ToolResult};
 use innkeeper_testkit::embedded::Scene;
 use serde_json::json;
 
@@ -18,15 +18,15 @@ fn others(scene: &Scene) -> Vec<String> {
 async fn cht25_people_stop_one_helper_and_its_parent_goes_on() {
     let scene = Scene::of(|_, events| async move {
         let mut call = events.tool("send").start().await?.run("Sends").await?;
-        let worker = call.worker(WorkerSpec::new("Helper", "Wait")).await?;
-        let outcome = worker
+        let subagent = call.subagent(SubagentSpec::new("Helper", "Wait")).await?;
+        let outcome = subagent
             .drive(|events| async move {
                 events.text("waiting").await?;
                 events.cancelled().await;
                 Err(AgentError::Cancelled)
             })
             .await;
-        assert_eq!(outcome, Ok(WorkerEnd::Stopped));
+        assert_eq!(outcome, Ok(SubagentEnd::Stopped));
         call.complete(ToolResult::failed("Stopped", "somebody stopped it"))
             .await?;
         events.text("I go on alone").await

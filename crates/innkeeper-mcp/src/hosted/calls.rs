@@ -5,7 +5,7 @@ use std::pin::Pin;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use innkeeper_host::mcp::{
-    Arguments, CallOutcome, During, McpError, Question as HostQuestion, QuestionAnswer, defused,
+    Arguments, CallHandler, CallOutcome, McpError, Question as HostQuestion, QuestionAnswer, defused,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -32,7 +32,7 @@ pub(super) async fn call(
     server: &SessionServer,
     tool: &str,
     arguments: Arguments,
-    during: &dyn During,
+    during: &dyn CallHandler,
     tokens: &Tokens,
 ) -> Result<CallOutcome, McpError> {
     let lease = server.lease().ok_or_else(|| McpError::no_server(server.name()))?;
@@ -106,7 +106,7 @@ pub(super) async fn call(
     }
 }
 
-async fn answer(mut ask: Ask, during: &dyn During) -> bool {
+async fn answer(mut ask: Ask, during: &dyn CallHandler) -> bool {
     let question = match &ask.question {
         Question::Form { message, schema } => HostQuestion::Form {
             message: message.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{
-    Arguments, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart,
-    ServerSink, ServerWish, SessionServers, SessionWants,
+    Arguments, CallHandler, CallOutcome, DesiredServer, DesiredServers, McpError, McpPrompt, McpResource, McpTool,
+    PromptMessages, ResourcePart, ServerSink, SessionServers,
 };
 use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ impl HostedSession {
 
     /// Returns why a server starts. A server that a session has from its beginning is taken as it is; another attempt means
     /// that a user asked for a start.
-    fn start_reason(&self, wish: &ServerWish) -> StartReason {
+    fn start_reason(&self, wish: &DesiredServer) -> StartReason {
         let id = wish.declaration.about.id.clone();
         match self.attempts.lock().insert(id, wish.attempt) {
             Some(last) if last != wish.attempt => StartReason::Requested,
@@ -80,7 +80,7 @@ fn can_be_called(state: &ServerState) -> bool {
 
 #[async_trait]
 impl SessionServers for HostedSession {
-    fn want(&self, wanted: SessionWants) {
+    fn want(&self, wanted: DesiredServers) {
         let mut servers = self.servers.lock();
         let mut before: Vec<ServerTask> = std::mem::take(&mut *servers);
         for wish in wanted.servers {
@@ -129,7 +129,7 @@ impl SessionServers for HostedSession {
         server: &str,
         tool: &str,
         arguments: Arguments,
-        during: &dyn During,
+        during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError> {
         let server = self.wanted(server)?;
         super::calls::call(&server, tool, arguments, during, &self.shared.tokens).await

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use innkeeper_host::mcp::{
-    Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
+    DesiredServer, Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, StartPermission,
     defused,
 };
 use innkeeper_std::sync::Mutex;
@@ -72,7 +72,7 @@ pub(super) enum StartReason {
 }
 
 pub(super) struct SessionServer {
-    pub(super) wish: ServerWish,
+    pub(super) wish: DesiredServer,
     start_reason: StartReason,
     /// The working directories of the session.
     roots: Mutex<Vec<String>>,
@@ -110,7 +110,7 @@ impl Drop for PendingSignIn<'_> {
 
 impl SessionServer {
     pub(super) fn new(
-        wish: ServerWish,
+        wish: DesiredServer,
         start_reason: StartReason,
         session: &Arc<str>,
         roots: Vec<String>,
@@ -461,7 +461,7 @@ mod tests {
             transport: transport.clone(),
             ..ServerDeclaration::default()
         };
-        let wish = ServerWish {
+        let wish = DesiredServer {
             attempt: 1,
             declaration: Arc::new(declaration),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
+use innkeeper_host::mcp::{Sampler, SamplingMessage, SamplingPart, SamplingRequest, SamplingResult, SamplingStop};
 use innkeeper_host::{Secret, Usage};
 use innkeeper_std::sync::Mutex;
 
@@ -45,7 +45,7 @@ impl Sampler for TurnSampler {
             Ok(sampled) => sampled.map_err(|error| error.message)?,
             Err(_) => return Err(format!("the model did not answer within {} s", TIME.as_secs())),
         };
-        if sampled.text.is_empty() && sampled.stop == SampledStop::Length {
+        if sampled.text.is_empty() && sampled.stop == SamplingStop::Length {
             let limit = request.max_tokens;
             return Err(format!(
                 "the model used all {limit} tokens for reasoning; raise `maxTokens`"
@@ -133,9 +133,9 @@ async fn read_until_stop(
     mut stream: ModelStream,
     stops: &[String],
     usage_record: &mut UsageRecord<'_>,
-) -> Result<(String, SampledStop), ProviderError> {
+) -> Result<(String, SamplingStop), ProviderError> {
     let mut text = String::new();
-    let mut stop = SampledStop::Done;
+    let mut stop = SamplingStop::Done;
     while let Some(event) = stream.next().await {
         match event? {
             ModelEvent::Text(more) => {
@@ -143,15 +143,15 @@ async fn read_until_stop(
                 usage_record.written += tokens_in(&more);
                 if let Some(end) = stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
                     text.truncate(end);
-                    return Ok((text, SampledStop::StopSequence));
+                    return Ok((text, SamplingStop::StopSequence));
                 }
                 if text.len() > MAX_BYTES {
                     text.truncate(text.floor_char_boundary(MAX_BYTES));
-                    return Ok((text, SampledStop::Length));
+                    return Ok((text, SamplingStop::Length));
                 }
             }
             ModelEvent::Usage(now) => usage_record.reported = Some(now),
-            ModelEvent::End(StopReason::Length) => stop = SampledStop::Length,
+            ModelEvent::End(StopReason::Length) => stop = SamplingStop::Length,
             ModelEvent::Reasoning(more) => usage_record.written += tokens_in(&more),
             ModelEvent::End(_)
             | ModelEvent::ReasoningDone(_)
@@ -228,7 +228,7 @@ mod tests {
         let sampled = model.sample(&request(text_parts())).await.unwrap();
         assert_eq!(
             (sampled.text.as_str(), sampled.stop),
-            ("one ", SampledStop::StopSequence)
+            ("one ", SamplingStop::StopSequence)
         );
         let model_request = server.requests().pop().unwrap();
         assert_eq!(model_request.body["temperature"], 0.5);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use innkeeper_host::customizations::{CustomAgent, Customized, by_name};
+use innkeeper_host::customizations::{CustomAgent, TurnCustomizations, by_name};
 use innkeeper_host::{AgentError, TurnInput};
 
 use super::beginning;
@@ -31,7 +31,7 @@ pub(in crate::model) struct Role {
 impl Role {
     /// Loads the agent's file. Returns a message if it cannot be read.
     pub(in crate::model) async fn load(
-        customizations: &Customized,
+        customizations: &TurnCustomizations,
         agent: &CustomAgent,
         directories: &[String],
     ) -> Result<Self, String> {

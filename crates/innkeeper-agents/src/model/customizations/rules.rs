@@ -248,7 +248,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use innkeeper_host::async_trait;
-    use innkeeper_host::customizations::{Customized, Kit, Texts};
+    use innkeeper_host::customizations::{CustomizationSet, Texts, TurnCustomizations};
 
     use super::*;
 
@@ -276,12 +276,12 @@ mod tests {
             always: true,
             ..Rule::default()
         });
-        let kit = Kit {
+        let kit = CustomizationSet {
             rules: rules.collect(),
             texts: Arc::new(LongTexts(Arc::clone(&read))),
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
-        let customizations = Customized::new(Arc::new(kit), Arc::default());
+        let customizations = TurnCustomizations::new(Arc::new(kit), Arc::default());
         let always = AlwaysRules::load(&TurnContext::new(customizations, &[], None), u32::MAX).await;
         let added = always.applied.len();
         assert!(always.text.len() < MAX_ALWAYS + 1000, "{}", always.text.len());

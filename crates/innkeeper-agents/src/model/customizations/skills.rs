@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use innkeeper_host::customizations::{About, Customized, Rule, Skill, by_name};
+use innkeeper_host::customizations::{About, Rule, Skill, TurnCustomizations, by_name};
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ impl<'a> Loadable<'a> {
 }
 
 /// Returns everything that the model may load, with names.
-fn loadable(customizations: &Customized) -> Vec<(String, Loadable<'_>)> {
+fn loadable(customizations: &TurnCustomizations) -> Vec<(String, Loadable<'_>)> {
     let skills = customizations.skills_for_models().into_iter();
     let mut all: Vec<_> = skills.map(|(name, skill)| (name, Loadable::Skill(skill))).collect();
     let on_request = customizations
@@ -59,7 +59,7 @@ fn loadable(customizations: &Customized) -> Vec<(String, Loadable<'_>)> {
 }
 
 /// Returns true if a session has anything that `use_skill` could load.
-pub(in crate::model) fn has_skills(session: &Customized) -> bool {
+pub(in crate::model) fn has_skills(session: &TurnCustomizations) -> bool {
     let mut rules = session.rules();
     session.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
 }
@@ -258,14 +258,14 @@ impl TurnRun<'_> {
 }
 
 /// Finds a skill, or a rule with globs, by its full name.
-fn by_full_name<'a>(customizations: &'a Customized, name: &str) -> Option<Loadable<'a>> {
+fn by_full_name<'a>(customizations: &'a TurnCustomizations, name: &str) -> Option<Loadable<'a>> {
     let skills: Vec<&Skill> = customizations.skills().filter(|skill| skill.for_models).collect();
     let rules: Vec<&Rule> = customizations.rules().filter(|rule| !rule.always).collect();
     let skill = by_name(skills.iter().copied(), |skill| &skill.about, name).map(Loadable::Skill);
     skill.or_else(|| by_name(rules.iter().copied(), |rule| &rule.about, name).map(Loadable::Rule))
 }
 
-fn refusal(customizations: &Customized, name: &str) -> String {
+fn refusal(customizations: &TurnCustomizations, name: &str) -> String {
     let skills: Vec<&Skill> = customizations.skills().collect();
     match by_name(skills.iter().copied(), |skill| &skill.about, name) {
         Some(skill) if skill.for_people => {
@@ -304,7 +304,7 @@ async fn files_beside(directory: std::path::PathBuf) -> String {
 }
 
 /// Returns the customizations whose name or description contains all words.
-fn search(customizations: &Customized, query: &str) -> String {
+fn search(customizations: &TurnCustomizations, query: &str) -> String {
     let query: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
     let fits = |name: &str, about: &About| {
         let text = format!("{name} {}", about.description.as_deref().unwrap_or_default()).to_lowercase();

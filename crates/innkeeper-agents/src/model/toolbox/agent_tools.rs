@@ -6,7 +6,7 @@ mod plan;
 pub(in crate::model) use ask::ask;
 pub(in crate::model) use plan::update_plan;
 
-use innkeeper_host::customizations::{CustomAgent, Customized};
+use innkeeper_host::customizations::{CustomAgent, TurnCustomizations};
 use innkeeper_std::text::truncate;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl AgentTool {
     pub(in crate::model) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
 
     /// Returns the tools that are useful in a session, with their definitions.
-    pub(in crate::model) fn in_session(session: &Customized) -> Vec<(ToolSpec, Self)> {
+    pub(in crate::model) fn in_session(session: &TurnCustomizations) -> Vec<(ToolSpec, Self)> {
         let agents = session.agents_for_models();
         let has_skills = customizations::has_skills(session);
         let used = Self::ALL.iter().filter(|tool| **tool != Self::Skill || has_skills);

@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 
-use innkeeper_host::{AgentError, EventSink, Invocation, ToolContent, ToolDraft, ToolResult, WorkerEnd, WorkerSpec};
+use innkeeper_host::{
+    AgentError, EventSink, Invocation, SubagentEnd, SubagentSpec, ToolContent, ToolDraft, ToolResult,
+};
 use serde_json::Value;
 
 use super::TurnRun;
@@ -27,13 +29,13 @@ impl TurnRun<'_> {
         let mut call = draft.run(invocation).await?;
         let spec = match &role {
             Some(role) => {
-                let spec = WorkerSpec::new(title, task).kind(&role.name);
+                let spec = SubagentSpec::new(title, task).kind(&role.name);
                 let description = role.description.iter();
                 description.fold(spec, |spec, description| spec.description(description))
             }
-            None => WorkerSpec::new(title, task).kind("helper"),
+            None => SubagentSpec::new(title, task).kind("helper"),
         };
-        let subagent = match call.worker(spec).await {
+        let subagent = match call.subagent(spec).await {
             Ok(subagent) => subagent,
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
             Err(AgentError::Failed { message, .. }) => {
@@ -49,7 +51,7 @@ impl TurnRun<'_> {
             subagent.drive(move |events| async move { self.run_subagent(&events, role, conversation).await })
         };
         match work.await {
-            Ok(WorkerEnd::Done) => {
+            Ok(SubagentEnd::Done) => {
                 let report = last_words(&conversation);
                 let content = vec![ToolContent::Text(report.clone())];
                 call.complete(ToolResult {
@@ -61,7 +63,7 @@ impl TurnRun<'_> {
                 .await?;
                 Ok(ToolAnswer::ok(report))
             }
-            Ok(WorkerEnd::Stopped) => {
+            Ok(SubagentEnd::Stopped) => {
                 let message = "The person stopped the helper before it was done.";
                 call.complete(ToolResult::failed("The subagent was stopped", message))
                     .await?;

@@ -9,8 +9,8 @@ use innkeeper_agents::model::client::{Api, Endpoint};
 use innkeeper_agents::model::{Key, Model, ModelAgent, ModelAgentSettings};
 use innkeeper_agents::tools::{ToolSettings, standard_tools};
 use innkeeper_host::customizations::{
-    About, CustomAgent, Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Kit,
-    Rule, Skill, Texts, Wanted,
+    About, CustomAgent, CustomizationSet, Customizations, Following, Found, FoundSink, HookCall, HookEvent,
+    HookOutcome, Hooks, Rule, Skill, Texts, Wanted,
 };
 use innkeeper_host::{Access, EventSink, Host, Limits, async_trait, http};
 use innkeeper_testkit::model_server::{ConversationPart, ModelServer, ReceivedRequest, Script};
@@ -20,13 +20,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Returns the same customizations for every session.
-struct Shelf(Arc<Kit>);
+struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
     fn follow(&self, _: Wanted, found: FoundSink) -> Following {
         let kit = Arc::clone(&self.0);
         let entries = Vec::new();
-        Following::new(tokio::spawn(async move { found.found(Found { entries, kit }).await }))
+        Following::new(tokio::spawn(
+            async move { found.found(Found { entries, set: kit }).await },
+        ))
     }
 }
 
@@ -63,16 +65,16 @@ impl<F: Fn(&HookCall) -> HookOutcome + Send + Sync + 'static> Hooks for BeforeTo
 /// is outside.
 pub struct AgentFixture {
     pub dir: TempDir,
-    pub kit: Kit,
+    pub kit: CustomizationSet,
 }
 
 impl AgentFixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("work")).expect("a directory");
-        let kit = Kit {
+        let kit = CustomizationSet {
             texts: Arc::new(OnDisk),
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
         Self { dir, kit }
     }

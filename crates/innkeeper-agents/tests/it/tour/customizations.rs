@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::customizations::{
-    About, CustomAgent, Customizations, Following, Found, FoundSink, Kit, PromptFile, Rule, Skill, Texts, Wanted,
+    About, CustomAgent, CustomizationSet, Customizations, Following, Found, FoundSink, PromptFile, Rule, Skill, Texts,
+    Wanted,
 };
 use innkeeper_host::{Host, async_trait};
 use innkeeper_testkit::embedded::Scene;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 /// Discovers the same customizations for every session, after a delay.
-struct Shelf(Arc<Kit>);
+struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
     fn follow(&self, _: Wanted, found: FoundSink) -> Following {
@@ -21,7 +22,7 @@ impl Customizations for Shelf {
         let entries = Vec::new();
         let reporting = tokio::spawn(async move {
             tokio::task::yield_now().await;
-            found.found(Found { entries, kit }).await
+            found.found(Found { entries, set: kit }).await
         });
         Following::new(reporting)
     }
@@ -66,7 +67,7 @@ fn shelf() -> Shelf {
         for_people,
         ..CustomAgent::default()
     };
-    Shelf(Arc::new(Kit {
+    Shelf(Arc::new(CustomizationSet {
         skills: vec![
             skill("greet", true),
             skill("secret", false),
@@ -84,7 +85,7 @@ fn shelf() -> Shelf {
             ..Rule::default()
         }],
         texts: Arc::new(Spoken),
-        ..Kit::default()
+        ..CustomizationSet::default()
     }))
 }
 
@@ -104,7 +105,7 @@ async fn answer(scene: &Scene, id: &str, text: &str) -> (String, Option<String>)
 }
 
 /// Reports that it is still reading, and returns the customizations when it is told to.
-struct SlowShelf(Arc<Kit>, Arc<Notify>);
+struct SlowShelf(Arc<CustomizationSet>, Arc<Notify>);
 
 impl Customizations for SlowShelf {
     fn follow(&self, _: Wanted, found: FoundSink) -> Following {
@@ -117,7 +118,7 @@ impl Customizations for SlowShelf {
             found.announced(serde_json::from_value(loading).expect("entries")).await;
             read.notified().await;
             let entries = Vec::new();
-            found.found(Found { entries, kit }).await
+            found.found(Found { entries, set: kit }).await
         });
         Following::new(reporting)
     }

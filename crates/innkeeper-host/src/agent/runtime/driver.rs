@@ -1,4 +1,4 @@
-//! One task per open chat: it owns the agent's side of the conversation. A worker's chat has a
+//! One task per open chat: it owns the agent's side of the conversation. A subagent's chat has a
 //! driver too, but no task: its parent's agent drives it.
 
 use std::fmt;
@@ -15,39 +15,39 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::overflow::TurnRoom;
-use crate::agent::runtime::event_queue::{Bell, EventQueue};
-use crate::agent::runtime::hooks::Scene;
+use crate::agent::overflow::TurnOverflow;
+use crate::agent::runtime::event_queue::{EventQueue, LoopWaker};
+use crate::agent::runtime::hooks::HookContext;
 use crate::agent::runtime::mailbox::Mailbox;
-use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
+use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, Subagent, TurnInput};
 use crate::main_loop::Message;
 use crate::services::contents::SessionContents;
-use crate::services::customizations::{Bringing, Customized};
-use crate::services::mcp::{AppRequest, AppRequests, AppWritten, TrustPatience};
+use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
+use crate::services::mcp::{AppRequest, AppRequests, AppWritten, TrustTimeouts};
 use crate::services::prompt_transform::{Renderer, TransformLimits};
-use crate::services::resources::of_client::{self, ClientReads};
-use crate::services::resources::offered;
+use crate::services::resources::client_files::{self, ReadLimits};
+use crate::services::resources::mcp_attachments;
 
 mod history;
 
-pub(crate) use history::Archive;
+pub(crate) use history::TurnHistory;
 
 /// What a driver needs of its host.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) bell: Bell,
+pub(crate) struct DriverDeps {
+    pub(crate) waker: LoopWaker,
     pub(crate) open_time: Duration,
     pub(crate) cancel_time: Duration,
     pub(crate) tasks: TaskTracker,
-    pub(crate) archive: Archive,
+    pub(crate) history: TurnHistory,
     pub(crate) transform: TransformLimits,
-    pub(crate) client_reads: ClientReads,
+    pub(crate) client_reads: ReadLimits,
     /// How what MCP servers offer is read.
-    pub(crate) mcp_reads: ClientReads,
+    pub(crate) mcp_reads: ReadLimits,
     /// The requests of apps to the model.
     pub(crate) app_requests: AppRequests,
     /// How long turns wait for decisions about MCP servers.
-    pub(crate) trust: TrustPatience,
+    pub(crate) trust: TrustTimeouts,
 }
 
 /// What everything that belongs to one chat's agent shares.
@@ -60,27 +60,27 @@ pub(crate) struct ChatLink {
     pub(crate) renderer: Renderer,
     /// What hooks wanted the model to know when the session started, until a turn begins.
     opening_context: Mutex<Vec<String>>,
-    around: Surroundings,
+    deps: DriverDeps,
 }
 
 impl ChatLink {
-    fn new(chat: ChannelId, around: Surroundings) -> Arc<Self> {
+    fn new(chat: ChannelId, deps: DriverDeps) -> Arc<Self> {
         Arc::new(Self {
             queue: Arc::new(EventQueue::new(chat)),
             closed: CancellationToken::new(),
-            renderer: Renderer::new(chat, around.bell.inbox().clone(), around.transform),
+            renderer: Renderer::new(chat, deps.waker.inbox().clone(), deps.transform),
             opening_context: Mutex::default(),
-            around,
+            deps,
         })
     }
 
-    pub(crate) async fn ring(&self) -> Result<(), AgentError> {
-        let rung = self.around.bell.ring(&self.queue).await;
-        rung.map_err(|()| AgentError::Cancelled)
+    pub(crate) async fn wake(&self) -> Result<(), AgentError> {
+        let woken = self.deps.waker.wake(&self.queue).await;
+        woken.map_err(|()| AgentError::Cancelled)
     }
 
-    pub(crate) fn ring_now(&self) {
-        self.around.bell.ring_now(&self.queue);
+    pub(crate) fn wake_now(&self) {
+        self.deps.waker.wake_now(&self.queue);
     }
 
     pub(crate) fn add_opening_context(&self, context: Vec<String>) {
@@ -95,13 +95,13 @@ impl ChatLink {
 
     /// How long something may go on after it was cancelled.
     pub(crate) fn cancel_time(&self) -> Duration {
-        self.around.cancel_time
+        self.deps.cancel_time
     }
 
     /// Runs something beside turns, until it is done or the chat is closed. Shutdown waits for it.
     pub(crate) fn run_apart(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let closed = self.closed.clone();
-        self.around.tasks.spawn(async move {
+        self.deps.tasks.spawn(async move {
             tokio::select! {
                 () = closed.cancelled() => {}
                 () = work => {}
@@ -114,7 +114,7 @@ impl ChatLink {
 #[derive(Debug)]
 pub(crate) struct Driver {
     link: Arc<ChatLink>,
-    /// Where turns go; a worker's chat takes none.
+    /// Where turns go; a subagent's chat takes none.
     turns: Option<mpsc::UnboundedSender<Turn>>,
     /// Completes when the task has let go of everything.
     finished: Option<oneshot::Receiver<()>>,
@@ -127,12 +127,12 @@ struct Running {
     key: TurnKey,
     cancelled: CancellationToken,
     mailbox: Arc<Mailbox>,
-    /// What the turn may use, once it runs; a worker's is that of its parent.
-    customized: Arc<OnceLock<Customized>>,
+    /// What the turn may use, once it runs; a subagent's is that of its parent.
+    customizations: Arc<OnceLock<TurnCustomizations>>,
     /// What hooks are told of every moment of it.
-    scene: Arc<Scene>,
+    hook_context: Arc<HookContext>,
     /// What it has room for.
-    room: Arc<TurnRoom>,
+    overflow: Arc<TurnOverflow>,
     /// The turn as the model would be asked with it for an app, once the agent runs it.
     for_apps: Arc<OnceLock<ForApps>>,
 }
@@ -174,7 +174,7 @@ const CUSTOMIZATION_TIME: Duration = Duration::from_secs(60);
 struct Turn {
     running: Running,
     start: Box<TurnStart>,
-    bringing: Bringing,
+    customizations_watch: CustomizationsWatch,
 }
 
 impl Driver {
@@ -183,26 +183,26 @@ impl Driver {
     pub(crate) fn start(
         agent: Arc<dyn Agent>,
         open: OpenChat,
-        around: Surroundings,
-        bringing: Bringing,
+        deps: DriverDeps,
+        customizations_watch: CustomizationsWatch,
         previous: Option<oneshot::Receiver<()>>,
     ) -> Self {
         // Unbounded is bounded here: the core starts one turn at a time.
         let (turns, receiver) = mpsc::unbounded_channel();
         let (done, finished) = oneshot::channel();
-        let tasks = around.tasks.clone();
+        let tasks = deps.tasks.clone();
         let chat = open.chat;
-        let link = ChatLink::new(chat, around);
+        let link = ChatLink::new(chat, deps);
         let mut open = open;
         let history = std::mem::take(&mut open.history);
-        let mut context = ChatContext::new(open, &link.around.bell, link.renderer.clone());
+        let mut context = ChatContext::new(open, &link.deps.waker, link.renderer.clone());
         // Not kept: whoever opens the chat again later has tokens of their own.
         let credentials = std::mem::take(&mut context.credentials);
         let task = Task {
             agent,
             context,
             history,
-            bringing,
+            customizations_watch,
             link: Arc::clone(&link),
         };
         let closed = link.closed.clone();
@@ -225,34 +225,38 @@ impl Driver {
         }
     }
 
-    /// Prepares a worker's chat: what the main loop keeps, and what the parent's agent gets.
-    pub(crate) fn worker(
-        worker: &innkeeper_core::Subagent,
+    /// Prepares a subagent's chat: what the main loop keeps, and what the parent's agent gets.
+    pub(crate) fn subagent(
+        subagent: &innkeeper_core::Subagent,
         parent: Option<&Self>,
-        around: Surroundings,
-    ) -> (Self, Worker) {
-        let link = ChatLink::new(worker.chat, around);
-        let parent = parent.and_then(|parent| parent.running(worker.parent.1));
-        let customized = parent.map(|parent| Arc::clone(&parent.customized)).unwrap_or_default();
-        let scene = parent.map(|parent| Scene::of_worker(&parent.scene)).unwrap_or_default();
-        let contents = parent.and_then(|parent| parent.room.contents.clone());
+        deps: DriverDeps,
+    ) -> (Self, Subagent) {
+        let link = ChatLink::new(subagent.chat, deps);
+        let parent = parent.and_then(|parent| parent.running(subagent.parent.1));
+        let customizations = parent
+            .map(|parent| Arc::clone(&parent.customizations))
+            .unwrap_or_default();
+        let hook_context = parent
+            .map(|parent| HookContext::of_subagent(&parent.hook_context))
+            .unwrap_or_default();
+        let contents = parent.and_then(|parent| parent.overflow.contents.clone());
         let parent = match parent {
-            Some(parent) if !worker.detached => parent.cancelled.clone(),
+            Some(parent) if !subagent.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
         };
         // What its parent waits for ends with it, at the same moment.
         let cancelled = parent.child_token();
         let running = Running {
-            key: worker.turn,
+            key: subagent.turn,
             cancelled,
-            mailbox: Arc::new(Mailbox::new(worker.turn)),
-            customized,
-            scene,
-            room: TurnRoom::new(contents),
+            mailbox: Arc::new(Mailbox::new(subagent.turn)),
+            customizations,
+            hook_context,
+            overflow: TurnOverflow::new(contents),
             for_apps: Arc::default(),
         };
-        link.queue.begin(worker.turn);
-        let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
+        link.queue.begin(subagent.turn);
+        let handle = Subagent::new(sink(&link, &running), Arc::clone(&subagent.chat_uri), parent);
         let driver = Self {
             link,
             turns: None,
@@ -272,7 +276,7 @@ impl Driver {
         &mut self,
         key: TurnKey,
         start: Box<TurnStart>,
-        bringing: Bringing,
+        customizations_watch: CustomizationsWatch,
         contents: Option<SessionContents>,
     ) {
         let Some(turns) = &self.turns else {
@@ -282,16 +286,16 @@ impl Driver {
             key,
             cancelled: CancellationToken::new(),
             mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
-            customized: Arc::default(),
-            scene: Scene::of_turn(&start),
-            room: TurnRoom::new(contents),
+            customizations: Arc::default(),
+            hook_context: HookContext::of_turn(&start),
+            overflow: TurnOverflow::new(contents),
             for_apps: Arc::default(),
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
             running: running.clone(),
             start,
-            bringing,
+            customizations_watch,
         });
         self.running = Some(running);
     }
@@ -321,10 +325,10 @@ impl Driver {
         })
     }
 
-    /// Gives a run the worker that one of its calls asked for.
-    pub(crate) fn hand_over(&self, key: TurnKey, call: &str, worker: Worker) {
+    /// Gives a run the subagent that one of its calls asked for.
+    pub(crate) fn hand_over(&self, key: TurnKey, call: &str, subagent: Subagent) {
         if let Some(running) = self.running(key) {
-            running.mailbox.deliver_worker(call, worker);
+            running.mailbox.deliver_subagent(call, subagent);
         }
     }
 
@@ -354,9 +358,9 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
         turn: running.key,
         cancelled: running.cancelled.clone(),
         mailbox: Arc::clone(&running.mailbox),
-        customized: running.customized.get().cloned().unwrap_or_default(),
-        scene: Arc::clone(&running.scene),
-        room: Arc::clone(&running.room),
+        customizations: running.customizations.get().cloned().unwrap_or_default(),
+        hook_context: Arc::clone(&running.hook_context),
+        overflow: Arc::clone(&running.overflow),
     }
 }
 
@@ -376,7 +380,7 @@ struct Task {
     /// Its history, as far as it is in memory, and where the rest is.
     history: PastTurns,
     /// What its session brings along.
-    bringing: Bringing,
+    customizations_watch: CustomizationsWatch,
     link: Arc<ChatLink>,
 }
 
@@ -387,12 +391,12 @@ impl Task {
             Err(error) => (None, Err(error.into_failure())),
         };
         let opened = Message::Core(Input::ChatOpened { chat: chat_id, outcome });
-        let _ = self.link.around.bell.inbox().send(opened).await;
+        let _ = self.link.deps.waker.inbox().send(opened).await;
         let mut is_first = true;
         while let Some(Turn {
             running,
             start,
-            bringing,
+            customizations_watch,
         }) = turns.recv().await
         {
             // Whatever is logged in it names its session and turn (OTL-06).
@@ -400,9 +404,9 @@ impl Task {
             tracing::debug!(parent: &span, "a turn begins");
             let app_request = start.app_request.clone();
             let turn = async {
-                match self.customized(&running, &bringing).await {
-                    Ok(customized) => {
-                        let _ = running.customized.set(customized);
+                match self.customizations(&running, &customizations_watch).await {
+                    Ok(customizations) => {
+                        let _ = running.customizations.set(customizations);
                         // A turn for an app is none that hooks or agents take for the beginning.
                         let is_first = start.app_request.is_none() && std::mem::take(&mut is_first);
                         self.run_turn(&mut chat, &running, start, is_first).await
@@ -415,24 +419,28 @@ impl Task {
             if let Some(request) = app_request {
                 // Of a turn that ended before it was served.
                 let why = "the turn in which users were to be asked has ended; ask again";
-                self.link.around.app_requests.refuse(&request, why);
+                self.link.deps.app_requests.refuse(&request, why);
             }
             // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {
-                let _ = self.link.ring().await;
+                let _ = self.link.wake().await;
             }
             if chat.is_none() {
                 // The next agent has to know what was said to this one.
                 let lost = Message::Core(Input::ChatLost { chat: chat_id });
-                let _ = self.link.around.bell.inbox().send(lost).await;
+                let _ = self.link.deps.waker.inbox().send(lost).await;
             }
         }
     }
 
     /// What a turn may use. It waits for it, and does not run without: a guard that is silently absent is
     /// worse than a turn that has to be asked for again.
-    async fn customized(&self, running: &Running, bringing: &Bringing) -> Result<Customized, AgentError> {
+    async fn customizations(
+        &self,
+        running: &Running,
+        customizations_watch: &CustomizationsWatch,
+    ) -> Result<TurnCustomizations, AgentError> {
         let waits = async {
             let notice = "This turn waits until the customizations of its session are read: its rules and hooks \
                           would be missing otherwise.";
@@ -442,7 +450,7 @@ impl Task {
         let known = tokio::select! {
             biased;
             () = running.cancelled.cancelled() => Err(AgentError::Cancelled),
-            known = bringing.for_turn(CUSTOMIZATION_TIME, waits) => known.ok_or_else(|| {
+            known = customizations_watch.for_turn(CUSTOMIZATION_TIME, waits) => known.ok_or_else(|| {
                 AgentError::failed(
                     "customizationsUnknown",
                     "the customizations of this session could not be read in time, so its rules and hooks are not \
@@ -464,12 +472,12 @@ impl Task {
     }
 
     async fn open(&self, credentials: Vec<Credential>) -> Result<Box<dyn AgentChat>, AgentError> {
-        let open_time = self.link.around.open_time;
+        let open_time = self.link.deps.open_time;
         let opening = AssertUnwindSafe(async {
             let mut context = self.context.clone();
-            context.customizations = self.bringing.first().await;
+            context.customizations = self.customizations_watch.first().await;
             context.credentials = credentials;
-            let told = self.link.around.archive.tell(self.history.clone()).await;
+            let told = self.link.deps.history.tell(self.history.clone()).await;
             let told = told.map_err(|problem| AgentError::failed("historyUnreadable", problem))?;
             (context.history, context.omitted_turns) = (told.turns, told.omitted);
             self.agent.open_chat(context).await
@@ -518,16 +526,16 @@ impl Task {
                 return self.serve_app(&events, &request, start).await;
             }
             events.turn_begins(&start, is_first).await?;
-            events.ask_about_servers(self.link.around.trust).await?;
+            events.ask_about_servers(self.link.deps.trust).await?;
             let unread = std::mem::take(&mut start.unread_chats);
-            self.link.around.archive.fill(&mut start.attachments, unread).await;
+            self.link.deps.history.fill(&mut start.attachments, unread).await;
             let attachments = std::mem::take(&mut start.attachments);
             let _ = running.for_apps.set(ForApps {
                 agent: Arc::clone(&self.agent),
                 turn: TurnInput::new(start.clone(), events.customizations().clone()),
             });
             start.attachments = attachments;
-            let around = &self.link.around;
+            let deps = &self.link.deps;
             // Whoever has it may take its time; a cancel does not wait for it.
             tokio::select! {
                 biased;
@@ -535,7 +543,7 @@ impl Task {
                 () = self.read_attached(&events, start.asked_by.as_ref(), &mut start.attachments) => {}
             }
             let mut turn = TurnInput::new(start, events.customizations().clone());
-            turn.find_called(&*self.agent, &events, around.mcp_reads.time).await?;
+            turn.find_called(&*self.agent, &events, deps.mcp_reads.time).await?;
             agent_chat.run_turn(turn, events.clone()).await?;
             events.turn_ends().await
         })
@@ -561,7 +569,7 @@ impl Task {
 impl Task {
     /// Runs a turn that is for a request of an app, and not for the agent's chat.
     async fn serve_app(&self, events: &EventSink, request: &str, start: TurnStart) -> Result<(), AgentError> {
-        let Some(request) = self.link.around.app_requests.take(request) else {
+        let Some(request) = self.link.deps.app_requests.take(request) else {
             return events.notice("The app does not wait for this any more.").await;
         };
         let turn = TurnInput::new(start, events.customizations().clone());
@@ -570,9 +578,9 @@ impl Task {
 
     /// Reads what came with a message and only clients or MCP servers have.
     async fn read_attached(&self, events: &EventSink, author: Option<&ClientId>, attached: &mut [Attachment]) {
-        let around = &self.link.around;
-        of_client::fill(around.bell.inbox(), around.client_reads, author, attached).await;
-        offered::fill(events.mcp(), around.mcp_reads, attached).await;
+        let deps = &self.link.deps;
+        client_files::fill(deps.waker.inbox(), deps.client_reads, author, attached).await;
+        mcp_attachments::fill(events.mcp(), deps.mcp_reads, attached).await;
     }
 }
 

@@ -38,23 +38,23 @@ struct State {
     /// Whether even the agent's fastest reader is behind.
     held: bool,
     /// Whether the main loop knows that something waits.
-    rung: bool,
+    woken: bool,
     /// Whether the chat has no use for this queue any more.
     closed: bool,
 }
 
 /// Queues whose bell did not fit into the main loop's inbox; the loop looks here after every batch.
-pub(crate) type MissedBells = Arc<Mutex<Vec<Arc<EventQueue>>>>;
+pub(crate) type MissedWakes = Arc<Mutex<Vec<Arc<EventQueue>>>>;
 
 /// How an agent's side tells the main loop that a queue has something.
 #[derive(Debug, Clone)]
-pub(crate) struct Bell {
+pub(crate) struct LoopWaker {
     inbox: mpsc::Sender<Message>,
-    missed: MissedBells,
+    missed: MissedWakes,
 }
 
-impl Bell {
-    pub(crate) fn new(inbox: mpsc::Sender<Message>, missed: MissedBells) -> Self {
+impl LoopWaker {
+    pub(crate) fn new(inbox: mpsc::Sender<Message>, missed: MissedWakes) -> Self {
         Self { inbox, missed }
     }
 
@@ -64,15 +64,15 @@ impl Bell {
     }
 
     /// Rings, and waits until there is room for it.
-    pub(crate) async fn ring(&self, queue: &Arc<EventQueue>) -> Result<(), ()> {
-        EventQueue::ring(queue, &self.inbox).await
+    pub(crate) async fn wake(&self, queue: &Arc<EventQueue>) -> Result<(), ()> {
+        EventQueue::wake(queue, &self.inbox).await
     }
 
     /// Rings without waiting, for what happens in a `drop`.
-    pub(crate) fn ring_now(&self, queue: &Arc<EventQueue>) {
+    pub(crate) fn wake_now(&self, queue: &Arc<EventQueue>) {
         let is_full = || {
-            let rung = self.inbox.try_send(Message::Events(Arc::clone(queue)));
-            matches!(rung, Err(mpsc::error::TrySendError::Full(_)))
+            let woken = self.inbox.try_send(Message::Events(Arc::clone(queue)));
+            matches!(woken, Err(mpsc::error::TrySendError::Full(_)))
         };
         if is_full() {
             let mut missed = self.missed.lock();
@@ -95,7 +95,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) enum Offer {
     /// It waits, and the main loop must be told so.
-    Ring,
+    Wake,
     /// It waits, and the main loop knows.
     Taken,
     /// There is no room now; here it is back.
@@ -147,10 +147,10 @@ impl EventQueue {
             turn,
             event,
         });
-        if std::mem::replace(&mut state.rung, true) {
+        if std::mem::replace(&mut state.woken, true) {
             Offer::Taken
         } else {
-            Offer::Ring
+            Offer::Wake
         }
     }
 
@@ -165,12 +165,12 @@ impl EventQueue {
             turn,
             end,
         });
-        !std::mem::replace(&mut state.rung, true)
+        !std::mem::replace(&mut state.woken, true)
     }
 
     /// Tells the main loop that something waits. An agent may give up in the middle of this, for
     /// instance in a timeout of its own; then whoever comes next rings.
-    pub(crate) async fn ring(queue: &Arc<Self>, inbox: &mpsc::Sender<Message>) -> Result<(), ()> {
+    pub(crate) async fn wake(queue: &Arc<Self>, inbox: &mpsc::Sender<Message>) -> Result<(), ()> {
         let unheard = Unheard(queue);
         let permit = inbox.reserve().await.map_err(|_| ())?;
         std::mem::forget(unheard);
@@ -210,7 +210,7 @@ impl EventQueue {
             turn,
             event,
         });
-        !std::mem::replace(&mut state.rung, true)
+        !std::mem::replace(&mut state.woken, true)
     }
 
     /// Adds the beginning or a change of work beside turns, if there is room.
@@ -237,7 +237,7 @@ impl EventQueue {
             chat: self.chat,
             change,
         });
-        !std::mem::replace(&mut state.rung, true)
+        !std::mem::replace(&mut state.woken, true)
     }
 
     /// Completes when it is worth offering work beside turns again.
@@ -257,7 +257,7 @@ impl EventQueue {
     /// Takes everything that waits, for the main loop.
     pub(crate) fn take(&self, into: &mut VecDeque<Input>) {
         let mut state = self.lock();
-        state.rung = false;
+        state.woken = false;
         state.bytes = 0;
         std::mem::swap(&mut state.waiting, into);
         if state.running.is_none() {
@@ -289,12 +289,12 @@ impl EventQueue {
     }
 }
 
-/// A bell that was not heard yet; dropped unheard, it counts as not rung.
+/// A wake-up that was not received yet. Dropped before that, it counts as not sent.
 struct Unheard<'a>(&'a Arc<EventQueue>);
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        self.0.lock().rung = false;
+        self.0.lock().woken = false;
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
     fn the_bell_rings_once_until_the_loop_has_come() {
         let queue = EventQueue::new(ChannelId(1));
         queue.begin(TURN);
-        assert!(matches!(queue.offer(TURN, text(1)), Offer::Ring));
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Taken));
         assert!(!queue.end(TURN, TurnEnd::Complete));
         let mut taken = VecDeque::new();
@@ -367,7 +367,7 @@ mod tests {
             "the end comes last"
         );
         queue.begin(TurnKey(2));
-        assert!(matches!(queue.offer(TurnKey(2), text(1)), Offer::Ring));
+        assert!(matches!(queue.offer(TurnKey(2), text(1)), Offer::Wake));
     }
 
     #[tokio::test]
@@ -380,17 +380,17 @@ mod tests {
             })
             .expect("room");
         queue.begin(TURN);
-        assert!(matches!(queue.offer(TURN, text(1)), Offer::Ring));
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));
         // The inbox is full, and the agent gives up waiting for it.
         let given_up =
-            tokio::time::timeout(std::time::Duration::from_millis(10), EventQueue::ring(&queue, &inbox)).await;
+            tokio::time::timeout(std::time::Duration::from_millis(10), EventQueue::wake(&queue, &inbox)).await;
         assert!(given_up.is_err());
         assert!(
-            matches!(queue.offer(TURN, text(1)), Offer::Ring),
+            matches!(queue.offer(TURN, text(1)), Offer::Wake),
             "the next event rings"
         );
         messages.recv().await.expect("the message that was in the way");
-        EventQueue::ring(&queue, &inbox).await.expect("heard");
+        EventQueue::wake(&queue, &inbox).await.expect("heard");
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Taken));
     }
 
@@ -403,13 +403,13 @@ mod tests {
         }
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Full(_)));
         queue.take(&mut VecDeque::new());
-        assert!(matches!(queue.offer(TURN, text(MAX_BYTES)), Offer::Ring));
+        assert!(matches!(queue.offer(TURN, text(MAX_BYTES)), Offer::Wake));
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Full(_)));
         queue.take(&mut VecDeque::new());
         queue.hold();
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Full(_)));
         queue.release();
-        assert!(matches!(queue.offer(TURN, text(1)), Offer::Ring));
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Over));
         queue.begin(TURN);
         queue.cancel(TurnKey(0));
-        assert!(matches!(queue.offer(TURN, text(1)), Offer::Ring));
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));
         queue.cancel(TURN);
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Over));
     }

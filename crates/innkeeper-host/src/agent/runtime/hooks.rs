@@ -1,7 +1,7 @@
 //! The moments of a turn that hooks hear of, the same for every agent.
 //!
 //! The host runs hooks where it sees the moment by itself: before a message reaches the agent, before
-//! and after a tool call, when a worker starts, while people are waited for. Two things only the agent
+//! and after a tool call, when a subagent starts, while people are waited for. Two things only the agent
 //! can do: tell its model what hooks want it to know ([`EventSink::added_context`],
 //! [`EventSink::context_of`]), and go on when a hook does not let it stop ([`EventSink::may_stop`]).
 
@@ -37,11 +37,11 @@ pub(in crate::agent) struct Tool {
 
 /// What hooks are told of every moment of a run, and what they said in it.
 #[derive(Debug, Default)]
-pub(crate) struct Scene {
+pub(crate) struct HookContext {
     session: Arc<str>,
     turn: Arc<str>,
     working_directories: Vec<String>,
-    is_worker: bool,
+    is_subagent: bool,
     heard: Mutex<Heard>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Scene {
 struct Heard {
     /// What the model is to be told: by call, or by no call at all.
     context: HashMap<Option<String>, Vec<String>>,
-    /// The name of a worker's kind.
+    /// The name of a subagent's kind.
     kind: String,
     /// Whether hooks heard that the agent is done.
     stopped: bool,
@@ -57,7 +57,7 @@ struct Heard {
     rounds: u32,
 }
 
-impl Scene {
+impl HookContext {
     pub(crate) fn of_turn(start: &TurnStart) -> Arc<Self> {
         Arc::new(Self {
             session: Arc::clone(&start.session_uri),
@@ -67,13 +67,13 @@ impl Scene {
         })
     }
 
-    /// The scene of a worker: that of its parent, but for what was said in it.
-    pub(crate) fn of_worker(parent: &Self) -> Arc<Self> {
+    /// The context of a subagent: that of its parent, but for what was said in it.
+    pub(crate) fn of_subagent(parent: &Self) -> Arc<Self> {
         Arc::new(Self {
             session: Arc::clone(&parent.session),
             turn: Arc::clone(&parent.turn),
             working_directories: parent.working_directories.clone(),
-            is_worker: true,
+            is_subagent: true,
             heard: Mutex::default(),
         })
     }
@@ -96,17 +96,17 @@ impl Scene {
 }
 
 impl EventSink {
-    /// What hooks want the model to know in this turn, or in this worker's, besides what people said.
+    /// What hooks want the model to know in this turn, or in this subagent's, besides what people said.
     /// Each of it is given once.
     pub fn added_context(&self) -> Vec<String> {
-        self.scene.heard().context.remove(&None).unwrap_or_default()
+        self.hook_context.heard().context.remove(&None).unwrap_or_default()
     }
 
     /// What hooks want the model to know about one of its calls, by the call's id, once the call is
     /// over. Each of it is given once.
     pub fn context_of(&self, call: &str) -> Vec<String> {
         let key = Some(call.to_owned());
-        self.scene.heard().context.remove(&key).unwrap_or_default()
+        self.hook_context.heard().context.remove(&key).unwrap_or_default()
     }
 
     /// Says that the agent has nothing left to do. A hook may want it to go on: then this says what for,
@@ -116,13 +116,13 @@ impl EventSink {
     ///
     /// When the turn is cancelled.
     pub async fn may_stop(&self) -> Result<Option<String>, AgentError> {
-        let event = if self.scene.is_worker {
+        let event = if self.hook_context.is_subagent {
             HookEvent::SubagentStop
         } else {
             HookEvent::Stop
         };
         let (kind, rounds) = {
-            let mut heard = self.scene.heard();
+            let mut heard = self.hook_context.heard();
             heard.stopped = true;
             (heard.kind.clone(), heard.rounds)
         };
@@ -143,7 +143,7 @@ impl EventSink {
             self.notice(notice).await?;
             return Ok(None);
         }
-        self.scene.heard().rounds += 1;
+        self.hook_context.heard().rounds += 1;
         self.notice(format!("A hook sends the agent on: {reason}")).await?;
         Ok(Some(reason))
     }
@@ -190,7 +190,7 @@ impl EventSink {
 
     /// What comes after an agent is done, unless it asked before it was.
     pub(crate) async fn turn_ends(&self) -> Result<(), AgentError> {
-        let stopped = self.scene.heard().stopped;
+        let stopped = self.hook_context.heard().stopped;
         if !stopped && let Some(reason) = self.may_stop().await? {
             let notice = format!("This agent cannot be sent on, so the turn ends although a hook said: {reason}");
             self.notice(notice).await?;
@@ -198,10 +198,10 @@ impl EventSink {
         Ok(())
     }
 
-    /// A worker is about to start.
-    pub(in crate::agent) async fn worker_starts(&self, kind: Option<&str>) -> Result<(), AgentError> {
+    /// A subagent is about to start.
+    pub(in crate::agent) async fn subagent_starts(&self, kind: Option<&str>) -> Result<(), AgentError> {
         let kind = kind.unwrap_or("helper");
-        kind.clone_into(&mut self.scene.heard().kind);
+        kind.clone_into(&mut self.hook_context.heard().kind);
         let input = object(json!({ "agent_id": self.turn.0.to_string(), "agent_type": kind }));
         let outcome = self.hook(HookEvent::SubagentStart, kind, input).await?;
         self.keep_context(None, outcome.context);
@@ -268,11 +268,11 @@ impl EventSink {
             () = tokio::time::sleep(MOMENT) => {}
         }
         let input = object(json!({ "message": message, "notification_type": kind }));
-        let call = self.scene.call(HookEvent::Notification, kind, input);
+        let call = self.hook_context.call(HookEvent::Notification, kind, input);
         let events = self.clone();
         // Beside the turn: nobody waits for a bell to fall silent.
         self.link.run_apart(async move {
-            let (hooks, off) = events.customized.hooks();
+            let (hooks, off) = events.customizations.hooks();
             let outcome = hooks.run(call, off, None).await;
             for notice in outcome.notices {
                 let _ = events.notice(notice).await;
@@ -282,7 +282,7 @@ impl EventSink {
     }
 
     fn hears(&self, event: HookEvent) -> bool {
-        let (hooks, off) = self.customized.hooks();
+        let (hooks, off) = self.customizations.hooks();
         hooks.hear(event, off)
     }
 
@@ -292,7 +292,7 @@ impl EventSink {
         subject: &str,
         input: Map<String, Value>,
     ) -> Result<HookOutcome, AgentError> {
-        self.hook_with(self.scene.call(event, subject, input)).await
+        self.hook_with(self.hook_context.call(event, subject, input)).await
     }
 
     async fn hook_of_tool(
@@ -303,7 +303,7 @@ impl EventSink {
     ) -> Result<HookOutcome, AgentError> {
         let call = HookCall {
             mcp: tool.mcp.as_deref().cloned(),
-            ..self.scene.call(event, &tool.name, input)
+            ..self.hook_context.call(event, &tool.name, input)
         };
         self.hook_with(call).await
     }
@@ -312,7 +312,7 @@ impl EventSink {
         if !self.hears(call.event) {
             return Ok(HookOutcome::default());
         }
-        let (hooks, off) = self.customized.hooks();
+        let (hooks, off) = self.customizations.hooks();
         let running = hooks.run(call, off, Some(self));
         tokio::pin!(running);
         let mut outcome = loop {
@@ -332,7 +332,12 @@ impl EventSink {
     fn keep_context(&self, call: Option<&str>, context: Vec<String>) {
         if !context.is_empty() {
             let key = call.map(str::to_owned);
-            self.scene.heard().context.entry(key).or_default().extend(context);
+            self.hook_context
+                .heard()
+                .context
+                .entry(key)
+                .or_default()
+                .extend(context);
         }
     }
 }

@@ -10,7 +10,7 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{AgentError, Worker};
+use crate::agent::{AgentError, Subagent};
 
 /// Longest id and longest name of a tool call, which the core takes no longer.
 pub(in crate::agent) const MAX_CALL_ID: usize = 1024;
@@ -22,7 +22,7 @@ pub(crate) struct Mailbox {
     state: Mutex<State>,
 }
 
-type WorkerSender = oneshot::Sender<Result<Worker, String>>;
+type SubagentSender = oneshot::Sender<Result<Subagent, String>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -37,7 +37,7 @@ struct State {
     /// Steering messages that came when whoever had asked was gone: nobody's words are lost.
     unheard: VecDeque<String>,
     /// By call, in the order they asked.
-    workers: HashMap<String, VecDeque<(u64, WorkerSender)>>,
+    subagents: HashMap<String, VecDeque<(u64, SubagentSender)>>,
 }
 
 impl State {
@@ -193,21 +193,21 @@ impl Mailbox {
         self.lock().unheard.push_front(text);
     }
 
-    pub(crate) fn add_worker(&self, call: &str) -> (u64, oneshot::Receiver<Result<Worker, String>>) {
+    pub(crate) fn add_subagent(&self, call: &str) -> (u64, oneshot::Receiver<Result<Subagent, String>>) {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
         let number = state.number();
-        let line = state.workers.entry(call.to_owned()).or_default();
+        let line = state.subagents.entry(call.to_owned()).or_default();
         line.push_back((number, sender));
         (number, receiver)
     }
 
-    pub(crate) fn remove_worker(&self, call: &str, number: u64) {
+    pub(crate) fn remove_subagent(&self, call: &str, number: u64) {
         let mut state = self.lock();
-        if let Some(line) = state.workers.get_mut(call) {
+        if let Some(line) = state.subagents.get_mut(call) {
             line.retain(|(waiting, _)| *waiting != number);
             if line.is_empty() {
-                state.workers.remove(call);
+                state.subagents.remove(call);
             }
         }
     }
@@ -237,20 +237,20 @@ impl Mailbox {
                     self.keep_steering(text);
                 }
             }
-            Reply::NotSpawned { call, reason } => self.answer_worker(&call, Err(reason)),
+            Reply::NotSpawned { call, reason } => self.answer_subagent(&call, Err(reason)),
         }
     }
 
-    /// Passes on a worker. If nobody waits for it any more it is dropped, which ends it.
-    pub(crate) fn deliver_worker(&self, call: &str, worker: Worker) {
-        self.answer_worker(call, Ok(worker));
+    /// Passes on a subagent. If nobody waits for it any more it is dropped, which ends it.
+    pub(crate) fn deliver_subagent(&self, call: &str, subagent: Subagent) {
+        self.answer_subagent(call, Ok(subagent));
     }
 
-    fn answer_worker(&self, call: &str, answer: Result<Worker, String>) {
+    fn answer_subagent(&self, call: &str, answer: Result<Subagent, String>) {
         let mut state = self.lock();
-        let sender = state.workers.get_mut(call).and_then(VecDeque::pop_front);
-        if state.workers.get(call).is_some_and(VecDeque::is_empty) {
-            state.workers.remove(call);
+        let sender = state.subagents.get_mut(call).and_then(VecDeque::pop_front);
+        if state.subagents.get(call).is_some_and(VecDeque::is_empty) {
+            state.subagents.remove(call);
         }
         drop(state);
         if let Some((_, sender)) = sender {

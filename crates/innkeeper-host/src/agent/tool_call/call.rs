@@ -19,11 +19,11 @@ pub(super) fn step(call: &str, step: ToolStep) -> AgentEvent {
 
 /// What hooks say of a call that may run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::agent) struct Leave {
+pub(in crate::agent) struct HookVerdict {
     /// People are to be asked, whatever the policy says.
-    pub(in crate::agent) asks: bool,
+    pub(in crate::agent) must_ask: bool,
     /// Nobody needs to be asked.
-    pub(in crate::agent) allows: bool,
+    pub(in crate::agent) pre_approved: bool,
 }
 
 /// What all stages of a call have in common.
@@ -37,7 +37,7 @@ pub(in crate::agent) struct Call {
     /// The input so far.
     pub(super) input: Option<String>,
     /// What hooks said, if they have looked at it before it is ready.
-    pub(super) leave: Option<Leave>,
+    pub(super) verdict: Option<HookVerdict>,
     /// Whether nothing is left to be said about it.
     pub(in crate::agent) is_over: bool,
 }
@@ -66,7 +66,7 @@ impl Call {
             slot,
             is_mcp: matches!(start.contributor, Contributor::Mcp(_)),
             input: None,
-            leave: None,
+            verdict: None,
             is_over: false,
         };
         call.step(ToolStep::Start(start)).await?;
@@ -117,7 +117,10 @@ impl Call {
     }
 
     /// Has hooks look at the call. One that they refuse is over.
-    pub(in crate::agent) async fn check(&mut self, input: Option<&str>) -> Result<(Leave, Option<String>), AgentError> {
+    pub(in crate::agent) async fn check(
+        &mut self,
+        input: Option<&str>,
+    ) -> Result<(HookVerdict, Option<String>), AgentError> {
         let outcome = self.events.tool_begins(&self.id, &self.tool, input).await?;
         if let Some(reason) = outcome.stop {
             self.refuse(&reason).await?;
@@ -127,44 +130,44 @@ impl Call {
             self.refuse(&reason).await?;
             return Err(AgentError::denied(reason));
         }
-        let leave = Leave {
-            asks: outcome.ask,
-            allows: outcome.allow && !outcome.ask,
+        let verdict = HookVerdict {
+            must_ask: outcome.ask,
+            pre_approved: outcome.allow && !outcome.ask,
         };
-        Ok((leave, outcome.input.map(|input| input.to_string())))
+        Ok((verdict, outcome.input.map(|input| input.to_string())))
     }
 
     /// What hooks say of a call that is about to be ready, if they were not heard before.
-    pub(super) async fn leave(&mut self, invocation: &Invocation) -> Result<Leave, AgentError> {
-        if let Some(leave) = self.leave.take() {
-            return Ok(leave);
+    pub(super) async fn hook_verdict(&mut self, invocation: &Invocation) -> Result<HookVerdict, AgentError> {
+        if let Some(verdict) = self.verdict.take() {
+            return Ok(verdict);
         }
         let input = invocation.input.clone().or_else(|| self.input.clone());
-        let (leave, changed) = self.check(input.as_deref()).await?;
+        let (verdict, changed) = self.check(input.as_deref()).await?;
         if changed.is_some() {
             // What people are about to be shown was made from the input that the agent has.
             let reason = "a hook wants another input for this call, and this agent cannot take one from it";
             self.refuse(reason).await?;
             return Err(AgentError::denied(reason));
         }
-        Ok(leave)
+        Ok(verdict)
     }
 
     /// Takes the input that people wrote instead. Hooks have judged another one, so they look at this one too before
     /// it runs, and say whether people are to be asked about it. One that hooks would change is not what people
     /// agreed to.
-    pub(super) async fn take_edited(&mut self, edited: String) -> Result<Leave, AgentError> {
+    pub(super) async fn take_edited(&mut self, edited: String) -> Result<HookVerdict, AgentError> {
         if self.input.as_ref() == Some(&edited) {
-            return Ok(Leave::default());
+            return Ok(HookVerdict::default());
         }
-        let (leave, changed) = self.check(Some(&edited)).await?;
+        let (verdict, changed) = self.check(Some(&edited)).await?;
         if changed.is_some_and(|changed| !is_same(&changed, &edited)) {
             let reason = "a hook wants another input than the one that people wrote for this call";
             self.refuse(reason).await?;
             return Err(AgentError::denied(reason));
         }
         self.input = Some(edited);
-        Ok(leave)
+        Ok(verdict)
     }
 
     async fn refuse(&mut self, reason: &str) -> Result<(), AgentError> {

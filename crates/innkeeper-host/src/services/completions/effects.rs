@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, SettingQuery, SettingValue};
 use crate::main_loop::message::Message;
 use crate::main_loop::task::HostTask;
-use crate::services::completions::{self, Files, Place};
-use crate::services::customizations::Customized;
+use crate::services::completions::{self, CompletionContext, Files};
+use crate::services::customizations::TurnCustomizations;
 
 /// Most values of a setting in one answer; whoever types on gets the rest.
 const MAX_VALUES: usize = 1000;
@@ -31,20 +31,20 @@ impl HostTask {
                 self.agents.get(provider).cloned()
             }
         };
-        let customized = match &what {
+        let customizations = match &what {
             LookUp::Completions {
                 session, switched_off, ..
             } => {
-                let bringing = self.followed.bringing(*session, switched_off);
-                bringing.with_mcp(self.servers.of(*session)).now()
+                let customizations_watch = self.followed.watch(*session, switched_off);
+                customizations_watch.with_mcp(self.servers.of(*session)).now()
             }
-            LookUp::SettingValues { .. } => Customized::default(),
+            LookUp::SettingValues { .. } => TurnCustomizations::default(),
         };
         let files = Arc::clone(&self.files);
         let time = self.limits.look_up_time;
         self.tasks.spawn(async move {
             let if_nothing = nothing_found(&what);
-            let finding = AssertUnwindSafe(find(agent, &*files, &customized, what, time / 4)).catch_unwind();
+            let finding = AssertUnwindSafe(find(agent, &*files, &customizations, what, time / 4)).catch_unwind();
             let outcome = match tokio::time::timeout(time, finding).await {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(_)) => {
@@ -79,7 +79,7 @@ fn nothing_found(what: &LookUp) -> Result<Value, String> {
 async fn find(
     agent: Option<Arc<dyn Agent>>,
     files: &dyn Files,
-    customized: &Customized,
+    customizations: &TurnCustomizations,
     what: LookUp,
     patience: Duration,
 ) -> Value {
@@ -91,15 +91,15 @@ async fn find(
             commands,
             ..
         } => {
-            let place = Place {
+            let cursor = CompletionContext {
                 directories: &working_directories,
                 text: &text,
                 offset,
                 commands: &commands,
-                customized,
+                customizations,
                 patience,
             };
-            completions::completions(files, place).await
+            completions::completions(files, cursor).await
         }
         LookUp::SettingValues {
             property,

@@ -12,11 +12,11 @@ impl HostTask {
     pub(crate) fn forget_contents(&self, session: Arc<str>) {
         let contents = Arc::clone(&self.contents);
         contents.close(&session);
-        let (turn, place) = self.content_order.take(true);
+        let (position, guard) = self.content_order.take(true);
         self.tasks.spawn(async move {
-            let _place = match place {
-                Some(place) => place,
-                None => turn.await,
+            let _guard = match guard {
+                Some(guard) => guard,
+                None => position.await,
             };
             contents.forget(&session).await;
         });
@@ -31,11 +31,11 @@ impl HostTask {
         let contents = Arc::clone(&self.contents);
         contents.open(&moved.to);
         let turns = self.journal.turns();
-        let (turn, place) = self.content_order.take(true);
+        let (position, guard) = self.content_order.take(true);
         self.tasks.spawn(async move {
-            let _place = match place {
-                Some(place) => place,
-                None => turn.await,
+            let _guard = match guard {
+                Some(guard) => guard,
+                None => position.await,
             };
             let ChatsMoved { from, to, chats } = moved;
             let names = tokio::task::spawn_blocking(move || names_in(&chats, turns.as_ref())).await;

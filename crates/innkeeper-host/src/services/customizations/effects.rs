@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use crate::main_loop::task::HostTask;
 use crate::services::customizations::{
-    Bringing, Customizations, Following, Found, FoundSink, HookCall, HookEvent, Kit, Report, Reported,
+    CustomizationSet, Customizations, CustomizationsReport, CustomizationsWatch, DiscoveryReport, Following, Found,
+    FoundSink, HookCall, HookEvent,
 };
 
 /// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
@@ -24,17 +25,17 @@ const ANEW: Duration = Duration::from_secs(5);
 const HAND_OVER: Duration = Duration::from_secs(15);
 
 /// The sessions that are followed.
-pub(crate) struct Followed {
+pub(crate) struct FollowedCustomizations {
     finder: Arc<dyn Customizations>,
-    sessions: HashMap<ChannelId, OneSession>,
+    sessions: HashMap<ChannelId, FollowedSession>,
     next: u64,
 }
 
 #[derive(Default)]
-struct OneSession {
+struct FollowedSession {
     number: u64,
     /// What was last found; `None` until something was.
-    kit: watch::Sender<Option<Reported>>,
+    set: watch::Sender<Option<CustomizationsReport>>,
     /// Since when something is on its way from clients.
     awaiting_since: Option<Instant>,
     /// What it wants to be told of, once it is followed.
@@ -47,7 +48,7 @@ struct OneSession {
     _before: Option<Following>,
 }
 
-impl Followed {
+impl FollowedCustomizations {
     pub(crate) fn new(finder: Arc<dyn Customizations>) -> Self {
         Self {
             finder,
@@ -62,13 +63,13 @@ impl Followed {
     }
 
     /// What a chat or a turn of a session may use, as soon as it is known.
-    pub(crate) fn bringing(&mut self, session: ChannelId, off: &Arc<BTreeSet<String>>) -> Bringing {
+    pub(crate) fn watch(&mut self, session: ChannelId, off: &Arc<BTreeSet<String>>) -> CustomizationsWatch {
         if !self.finder.serves() {
-            return Bringing::default();
+            return CustomizationsWatch::default();
         }
         // A chat may be opened a moment before its session is followed.
         let session = self.sessions.entry(session).or_default();
-        Bringing::new(session.kit.subscribe(), Arc::clone(off))
+        CustomizationsWatch::new(session.set.subscribe(), Arc::clone(off))
     }
 
     /// A turn of a session begins, so that it has an end which hooks may want to hear of.
@@ -79,15 +80,15 @@ impl Followed {
     }
 
     /// What was last found for a session.
-    pub(crate) fn kit(&self, session: ChannelId) -> Arc<Kit> {
-        self.known_kit(session).unwrap_or_default()
+    pub(crate) fn set(&self, session: ChannelId) -> Arc<CustomizationSet> {
+        self.known_set(session).unwrap_or_default()
     }
 
     /// The same, if anything was found.
-    pub(crate) fn known_kit(&self, session: ChannelId) -> Option<Arc<Kit>> {
+    pub(crate) fn known_set(&self, session: ChannelId) -> Option<Arc<CustomizationSet>> {
         let session = self.sessions.get(&session)?;
-        let reported = session.kit.borrow();
-        reported.as_ref().map(|reported| Arc::clone(&reported.kit))
+        let reported = session.set.borrow();
+        reported.as_ref().map(|reported| Arc::clone(&reported.set))
     }
 
     /// Nobody is followed any more, because the core is replaced.
@@ -109,7 +110,7 @@ impl HostTask {
         entry.number = number;
         entry.wanted = Some(wanted);
         // A turn that begins now waits for the new report; nobody else has to know.
-        entry.kit.send_if_modified(|reported| {
+        entry.set.send_if_modified(|reported| {
             if let Some(reported) = reported {
                 reported.wait_until = Some(Instant::now() + ANEW);
             }
@@ -134,12 +135,13 @@ impl HostTask {
     }
 
     /// Tells hooks that a session is over. Shutdown waits for them, within its own patience.
-    fn tell_end(&self, session: OneSession, off: Arc<BTreeSet<String>>) {
-        let reported = session.kit.borrow().clone();
-        let (Some(Reported { kit, .. }), Some(wanted), true) = (reported, session.wanted, session.had_turn) else {
+    fn tell_end(&self, session: FollowedSession, off: Arc<BTreeSet<String>>) {
+        let reported = session.set.borrow().clone();
+        let (Some(CustomizationsReport { set, .. }), Some(wanted), true) = (reported, session.wanted, session.had_turn)
+        else {
             return;
         };
-        if !kit.hooks.hear(HookEvent::SessionEnd, &off) {
+        if !set.hooks.hear(HookEvent::SessionEnd, &off) {
             return;
         }
         let mut input = serde_json::Map::new();
@@ -154,7 +156,7 @@ impl HostTask {
             input,
         };
         self.tasks.spawn(async move {
-            let ending = kit.hooks.run(call, &off, None);
+            let ending = set.hooks.run(call, &off, None);
             match tokio::time::timeout(END_TIME, ending).await {
                 Ok(outcome) => outcome
                     .notices
@@ -165,12 +167,12 @@ impl HostTask {
         });
     }
 
-    pub(crate) fn customized(
+    pub(crate) fn customizations_reported(
         &mut self,
         now: Now,
         session: ChannelId,
         number: u64,
-        report: Report,
+        report: DiscoveryReport,
         effects: &mut Vec<Effect>,
     ) {
         let Some(entry) = self.followed.sessions.get(&session) else {
@@ -179,14 +181,14 @@ impl HostTask {
         if entry.number != number {
             return; // Of a follow that was replaced since.
         }
-        let Found { entries, kit } = match report {
-            Report::Found(found) => found,
-            Report::Announced(entries) => {
+        let Found { entries, set } = match report {
+            DiscoveryReport::Found(found) => found,
+            DiscoveryReport::Announced(entries) => {
                 let announced = Input::CustomizationsAnnounced { session, entries };
                 return self.handle_input(now, announced, effects);
             }
         };
-        let shadows = kit.shadows.clone();
+        let shadows = set.shadows.clone();
         let found = Input::CustomizationsFound {
             session,
             entries,
@@ -197,12 +199,14 @@ impl HostTask {
         let off = self.core.switched_off(session);
         if let Some(entry) = self.followed.sessions.get_mut(&session) {
             entry._before = None;
-            entry.awaiting_since = match kit.awaited.is_empty() {
+            entry.awaiting_since = match set.awaited.is_empty() {
                 true => None,
                 false => entry.awaiting_since.or_else(|| Some(Instant::now())),
             };
             let wait_until = entry.awaiting_since.map(|since| since + HAND_OVER);
-            entry.kit.send_replace(Some(Reported { kit, off, wait_until }));
+            entry
+                .set
+                .send_replace(Some(CustomizationsReport { set, off, wait_until }));
         }
         self.redeclared(session);
     }

@@ -21,7 +21,7 @@ const MAX_PLACEHOLDER_BYTES: usize = 256;
 
 /// What a text may refer to besides its arguments.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Around<'a> {
+pub(super) struct PathVariables<'a> {
     /// The first working directory.
     pub(super) workspace: Option<&'a Path>,
     /// The directory of the skill.
@@ -33,7 +33,7 @@ pub(super) struct Around<'a> {
 /// What stands for the directory of the plugin.
 const PLUGIN_ROOTS: [&str; 2] = ["CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"];
 
-impl Around<'_> {
+impl PathVariables<'_> {
     /// The place that a name stands for, if it is known.
     fn place(&self, name: &str) -> Option<String> {
         let path = match name {
@@ -57,13 +57,13 @@ pub(super) fn names_plugin_root(body: &str) -> bool {
 /// # Errors
 ///
 /// In a sentence, when more comes of it than a model is told.
-pub(super) fn expand_places(body: &str, around: &Around<'_>) -> Result<String, String> {
+pub(super) fn expand_places(body: &str, variables: &PathVariables<'_>) -> Result<String, String> {
     let mut out = Bounded::default();
     let mut rest = body;
     while let Some((before, inner)) = rest.split_once("${") {
         out.push(before)?;
         let name = within_reach(inner).split_once('}').map(|(name, _)| name);
-        rest = match name.and_then(|name| Some((name, around.place(name)?))) {
+        rest = match name.and_then(|name| Some((name, variables.place(name)?))) {
             Some((name, place)) => {
                 out.push(&place)?;
                 inner.get(name.len() + 1..).unwrap_or_default()
@@ -83,7 +83,7 @@ pub(super) fn expand_places(body: &str, around: &Around<'_>) -> Result<String, S
 /// # Errors
 ///
 /// In a sentence, when more comes of it than a model is told.
-pub(super) fn expand(body: &str, arguments: &str, around: &Around<'_>) -> Result<String, String> {
+pub(super) fn expand(body: &str, arguments: &str, variables: &PathVariables<'_>) -> Result<String, String> {
     let words = words(arguments);
     let expansion = Expansion {
         arguments,
@@ -91,7 +91,7 @@ pub(super) fn expand(body: &str, arguments: &str, around: &Around<'_>) -> Result
         words: &words,
         counts_from_zero: has_zero(body),
         has_one_input: input_names(body).len() == 1,
-        around,
+        variables,
     };
     let mut out = Bounded::default();
     let mut has_taken = false;
@@ -148,7 +148,7 @@ struct Expansion<'a> {
     counts_from_zero: bool,
     /// Whether all `${input:…}` placeholders have the same name.
     has_one_input: bool,
-    around: &'a Around<'a>,
+    variables: &'a PathVariables<'a>,
 }
 
 /// What stands in the place of a placeholder.
@@ -196,7 +196,7 @@ impl<'a> Expansion<'a> {
         }
         Some(Found {
             length,
-            text: Cow::Owned(self.around.place(name)?),
+            text: Cow::Owned(self.variables.place(name)?),
             takes_arguments: false,
         })
     }
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn arguments_go_where_the_text_wants_them() {
         let cases = [
-            ("Fix $ARGUMENTS.", "the  bell", "Fix the  bell."),
+            ("Fix $ARGUMENTS.", "the  bell", "Fix the  waker."),
             ("Fix $ARGUMENTS.", "", "Fix ."),
             (
                 "Fix $1 by $2, then $1.",
@@ -325,7 +325,7 @@ mod tests {
         ];
         for (body, arguments, expected) in cases {
             assert_eq!(
-                expand(body, arguments, &Around::default()).as_deref(),
+                expand(body, arguments, &PathVariables::default()).as_deref(),
                 Ok(expected),
                 "{body}"
             );
@@ -334,17 +334,17 @@ mod tests {
 
     #[test]
     fn arguments_that_the_text_does_not_mention_follow_it() {
-        let expand = |arguments| expand("Look around.\n", arguments, &Around::default());
+        let expand = |arguments| expand("Look variables.\n", arguments, &PathVariables::default());
         assert_eq!(
             expand("with care").as_deref(),
-            Ok("Look around.\n\nArguments: with care\n")
+            Ok("Look variables.\n\nArguments: with care\n")
         );
-        assert_eq!(expand("").as_deref(), Ok("Look around.\n"));
+        assert_eq!(expand("").as_deref(), Ok("Look variables.\n"));
     }
 
     #[test]
     fn places_are_named_where_they_are_known() {
-        let around = Around {
+        let variables = PathVariables {
             workspace: Some(Path::new("/inn/house")),
             directory: Some(Path::new("/inn/skills/bell")),
             plugin: Some(Path::new("/inn")),
@@ -352,14 +352,14 @@ mod tests {
         let body = "${workspaceFolder} ${workspaceFolderBasename} ${CLAUDE_SKILL_DIR}/ring.sh \
                     ${CLAUDE_PLUGIN_ROOT}/a ${PLUGIN_ROOT}/b ${file} $PLUGIN_ROOT ${";
         let expected = "/inn/house house /inn/skills/bell/ring.sh /inn/a /inn/b ${file} $PLUGIN_ROOT ${";
-        let nowhere = Around::default();
-        assert_eq!(expand(body, "", &around).as_deref(), Ok(expected));
+        let nowhere = PathVariables::default();
+        assert_eq!(expand(body, "", &variables).as_deref(), Ok(expected));
         assert_eq!(expand(body, "", &nowhere).as_deref(), Ok(body));
-        assert_eq!(expand_places(body, &around).as_deref(), Ok(expected));
+        assert_eq!(expand_places(body, &variables).as_deref(), Ok(expected));
         assert_eq!(expand_places(body, &nowhere).as_deref(), Ok(body));
         let body = "$ARGUMENTS, $1 and ${input:x} in ${PLUGIN_ROOT}";
         let expected = "$ARGUMENTS, $1 and ${input:x} in /inn";
-        assert_eq!(expand_places(body, &around).as_deref(), Ok(expected));
+        assert_eq!(expand_places(body, &variables).as_deref(), Ok(expected));
         assert!(names_plugin_root(body) && !names_plugin_root("PLUGIN_ROOT"));
     }
 
@@ -376,7 +376,7 @@ mod tests {
             "$é",
             "${é}",
         ] {
-            let _ = expand(body, "a 'b", &Around::default());
+            let _ = expand(body, "a 'b", &PathVariables::default());
         }
     }
 
@@ -384,10 +384,10 @@ mod tests {
     fn f17_what_becomes_too_long_is_refused_in_a_sentence() {
         let message = "x".repeat(1 << 20);
         for body in ["$ARGUMENTS ".repeat(95_000), "$1".repeat(95_000), "Nothing.".to_owned()] {
-            let problem = expand(&body, &message, &Around::default()).expect_err("too long");
+            let problem = expand(&body, &message, &PathVariables::default()).expect_err("too long");
             assert!(problem.contains("longer than 256 KiB"), "{problem}");
         }
-        assert!(expand(&"$ARGUMENTS ".repeat(1000), "a bell", &Around::default()).is_ok());
+        assert!(expand(&"$ARGUMENTS ".repeat(1000), "a bell", &PathVariables::default()).is_ok());
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         for beginning in ["${", "$ARGUMENTS[", "${input:"] {
             let far = format!("{beginning}{}", "1".repeat(MAX_PLACEHOLDER_BYTES));
             let body = format!("{far}]}}");
-            let expanded = expand(&body, "", &Around::default()).expect("short enough");
+            let expanded = expand(&body, "", &PathVariables::default()).expect("short enough");
             assert!(expanded.ends_with("1]}"), "{expanded}");
             assert!(!expanded.contains("not given"), "{expanded}");
         }

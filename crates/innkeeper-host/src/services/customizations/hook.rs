@@ -30,9 +30,9 @@ pub enum HookEvent {
     PostToolUseFailure,
     /// The agent is done; it can be told to go on.
     Stop,
-    /// A worker starts.
+    /// A subagent starts.
     SubagentStart,
-    /// A worker is done.
+    /// A subagent is done.
     SubagentStop,
     /// The agent waits for people.
     Notification,

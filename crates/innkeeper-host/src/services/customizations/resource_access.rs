@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use innkeeper_core::resource::{Reach, ResourceOp, VisibleSessions};
 
-use crate::services::customizations::effects::Followed;
-use crate::services::customizations::{Kit, Look, Shown};
+use crate::services::customizations::effects::FollowedCustomizations;
+use crate::services::customizations::{CustomizationSet, Look, Shown};
 use crate::services::resources::effects::{content_info, list_result, object, read_result, resolve_result};
 use crate::services::resources::{ResourceError, ResourceInfo, ResourceKind, Resources};
 
 /// What the sessions bring along that a client sees.
-pub(crate) struct Kits {
-    kits: Vec<Arc<Kit>>,
+pub(crate) struct VisibleSets {
+    sets: Vec<Arc<CustomizationSet>>,
     look: Look,
 }
 
-impl Kits {
-    pub(crate) fn new(followed: &Followed, sight: &VisibleSessions, bytes: usize) -> Self {
+impl VisibleSets {
+    pub(crate) fn new(followed: &FollowedCustomizations, sight: &VisibleSessions, bytes: usize) -> Self {
         let sessions = sight.sessions.iter();
         Self {
-            kits: sessions.filter_map(|session| followed.known_kit(*session)).collect(),
+            sets: sessions.filter_map(|session| followed.known_set(*session)).collect(),
             look: Look {
                 drives: sight.drives,
                 bytes,
@@ -37,7 +37,7 @@ impl Kits {
             op,
             ResourceOp::Read { .. } | ResourceOp::List { .. } | ResourceOp::Resolve { .. }
         );
-        (looks && !self.kits.is_empty()).then(|| op.clone())
+        (looks && !self.sets.is_empty()).then(|| op.clone())
     }
 
     /// Does what could not be done in the places that the client reaches, if a session shows what it is about.
@@ -59,8 +59,8 @@ impl Kits {
         if !may_be_shown {
             return Err(error);
         }
-        for kit in &self.kits {
-            if let Some(found) = kit.texts.find(uri, self.look).await {
+        for set in &self.sets {
+            if let Some(found) = set.texts.find(uri, self.look).await {
                 return serve(resources, op, found?, self.look.bytes).await;
             }
         }

@@ -1,4 +1,4 @@
-//! Bringing back what the core asks for, beside the main loop.
+//! Performs the effects that read the journal: loading sessions and turns, listing, importing, undoing deletions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,14 +95,14 @@ impl HostTask {
             return;
         };
         let journal = Arc::clone(&self.journal);
-        let life = self.life;
+        let generation = self.generation;
         // Nobody else waits for this lock while the main loop is here.
         let importing = Arc::clone(&self.importing).try_read_owned().ok();
         self.tasks.spawn(async move {
             let outcome = journal.import(text).await.map_err(|error| error.to_string());
             drop(importing);
             let input = Input::Imported { conn, id, outcome };
-            let _ = inbox.send(Message::Imported { life, input }).await;
+            let _ = inbox.send(Message::Imported { generation, input }).await;
             drop(in_flight);
         });
     }
@@ -139,14 +139,14 @@ impl HostTask {
             return;
         };
         let journal = Arc::clone(&self.journal);
-        let life = self.life;
+        let generation = self.generation;
         // Nobody else waits for this lock while the main loop is here.
         let importing = Arc::clone(&self.importing).try_read_owned().ok();
         self.tasks.spawn(async move {
             let outcome = journal.undo_deletion(&uri).await.map_err(|error| error.to_string());
             drop(importing);
             let input = Input::Imported { conn, id, outcome };
-            let _ = inbox.send(Message::Imported { life, input }).await;
+            let _ = inbox.send(Message::Imported { generation, input }).await;
             drop(in_flight);
         });
     }

@@ -21,8 +21,8 @@ impl HostTask {
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
-        let kit = self.followed.kit(session);
-        let declared = kit.mcp_servers.iter().find(|declared| declared.about.id == what.server);
+        let set = self.followed.set(session);
+        let declared = set.mcp_servers.iter().find(|declared| declared.about.id == what.server);
         let name = declared.map_or_else(|| what.server.clone(), |declared| declared.about.name.clone());
         let most = self.limits.mcp_answer_bytes;
         let added = fresh_id().and_then(|request| {

@@ -13,7 +13,7 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::sampling::{Leave, Samples};
+use super::sampling::{Samples, SamplingConsent};
 use super::{McpError, SamplingRequest, bounds};
 use crate::agent::{Agent, AgentError, EventSink, TurnInput};
 
@@ -186,13 +186,13 @@ impl Asked {
         }
         if !mcp.may_sample(&self.server, Samples::App) {
             let form = self.request.form(&self.server_name, Samples::App);
-            match Leave::of(&events.ask(form).await?) {
-                Leave::No => {
+            match SamplingConsent::of(&events.ask(form).await?) {
+                SamplingConsent::No => {
                     mcp.decline(&self.server);
                     return Ok(Err(failed(REJECTED_BY_USER, "a user did not allow the request")));
                 }
-                Leave::Once => {}
-                Leave::ForSession => mcp.let_sample(&self.server, Samples::App),
+                SamplingConsent::Once => {}
+                SamplingConsent::ForSession => mcp.let_sample(&self.server, Samples::App),
             }
         }
         let sampling = sampler.sample(&self.request);

@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use super::content::{Place, result_of};
-use super::sampling::{self, Leave, Samples};
-use super::{Arguments, CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
+use super::content::{ResultTarget, result_of};
+use super::sampling::{self, Samples, SamplingConsent};
+use super::{
+    Arguments, CallHandler, CallOutcome, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest,
+};
 use super::{bounds, elicit};
 use crate::agent::{
     AgentError, ApprovalSubject, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft,
@@ -275,10 +277,10 @@ impl CarriedOut {
                     () = call.cancelled() => return Err(AgentError::Cancelled),
                     listed = mcp.listed(&self.tool.server, &outcome) => listed,
                 };
-                let place = Place {
+                let place = ResultTarget {
                     contents: mcp.contents(),
                     listed,
-                    embedded: &self.events.room.embedded,
+                    embedded: &self.events.overflow.embedded,
                 };
                 result_of(&self.tool, outcome, place).await
             }
@@ -382,10 +384,10 @@ impl CarriedOut {
                 .events
                 .ask(request.form(&self.tool.server_name, Samples::Server))
                 .await?;
-            match Leave::of(&answer) {
-                Leave::No => return Ok(QuestionAnswer::Declined),
-                Leave::Once => {}
-                Leave::ForSession => mcp.let_sample(&self.tool.server, Samples::Server),
+            match SamplingConsent::of(&answer) {
+                SamplingConsent::No => return Ok(QuestionAnswer::Declined),
+                SamplingConsent::Once => {}
+                SamplingConsent::ForSession => mcp.let_sample(&self.tool.server, Samples::Server),
             }
         }
         let sampling = sampler.sample(&request);
@@ -423,7 +425,7 @@ enum Wish {
 struct Relay(mpsc::Sender<Wish>);
 
 #[async_trait]
-impl During for Relay {
+impl CallHandler for Relay {
     async fn progress(&self, message: String) {
         // What comes faster than it can be shown is not worth waiting for.
         let _ = self.0.try_send(Wish::Progress(message));

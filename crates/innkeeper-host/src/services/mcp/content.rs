@@ -15,7 +15,7 @@ mod shortened;
 mod tests;
 
 /// What a result is put into.
-pub(super) struct Place<'a> {
+pub(super) struct ResultTarget<'a> {
     /// Where what does not fit is kept.
     pub(super) contents: Option<&'a SessionContents>,
     /// What the server lists, by its own URIs, and what this host calls it.
@@ -33,7 +33,7 @@ pub(super) struct Listed {
 }
 
 /// The result as people and the model get it.
-pub(super) async fn result_of(tool: &McpTool, outcome: CallOutcome, place: Place<'_>) -> ToolResult {
+pub(super) async fn result_of(tool: &McpTool, outcome: CallOutcome, place: ResultTarget<'_>) -> ToolResult {
     let CallOutcome {
         is_error,
         mut content,

@@ -14,34 +14,35 @@ use serde_json::Value;
 use crate::main_loop::message::Message;
 use crate::main_loop::task::HostTask;
 use crate::services::contents::SessionContents;
-use crate::services::customizations::Kit;
+use crate::services::customizations::CustomizationSet;
 use crate::services::mcp::{
-    CREATE_MESSAGE, Mcp, McpError, McpServers, ServerSink, ServerStatus, ServerWish, SessionLink, SessionWants, bounds,
+    CREATE_MESSAGE, DesiredServer, DesiredServers, Mcp, McpError, McpServers, ServerSink, ServerStatus, SessionLink,
+    bounds,
 };
 use crate::services::resources::effects::failure;
 
 /// The servers of all sessions.
 pub(crate) struct Servers {
     runner: Arc<dyn McpServers>,
-    sessions: HashMap<ChannelId, OneSession>,
+    sessions: HashMap<ChannelId, RunningSession>,
 }
 
-struct OneSession {
+struct RunningSession {
     link: Arc<SessionLink>,
     sink: ServerSink,
     /// What the core wants.
     wanted: Box<WantedServers>,
     /// What was asked for last.
-    wishes: Vec<ServerWish>,
+    wishes: Vec<DesiredServer>,
 }
 
-impl Drop for OneSession {
+impl Drop for RunningSession {
     fn drop(&mut self) {
         // Turns may hold on to the servers; that is no reason for them to run.
         self.link.set_wanted(Arc::default());
-        self.link.servers.want(SessionWants {
+        self.link.servers.want(DesiredServers {
             session: Arc::clone(&self.wanted.session_uri),
-            ..SessionWants::default()
+            ..DesiredServers::default()
         });
     }
 }
@@ -73,7 +74,7 @@ impl HostTask {
         let most = self.limits.resource_bytes;
         let entry = self.servers.sessions.entry(session).or_insert_with(|| {
             let sink = ServerSink::new(session, inbox);
-            OneSession {
+            RunningSession {
                 link: SessionLink::new(
                     runner.open(sink.clone()),
                     Arc::clone(&wanted.session_uri),
@@ -99,11 +100,11 @@ impl HostTask {
     }
 
     fn send_wishes(&mut self, session: ChannelId, is_asked: bool) {
-        let kit = self.followed.kit(session);
+        let set = self.followed.set(session);
         let Some(entry) = self.servers.sessions.get_mut(&session) else {
             return;
         };
-        let (mut wishes, undeclared) = wishes(&entry.wanted, &kit);
+        let (mut wishes, undeclared) = wishes(&entry.wanted, &set);
         if !is_asked {
             let redeclared = keep_declared(&mut wishes, &entry.wishes);
             if let Some(inbox) = self.inbox.upgrade().filter(|_| !redeclared.is_empty()) {
@@ -133,7 +134,7 @@ impl HostTask {
         entry.link.set_wanted(ids.collect());
         entry.link.forget_changed(&entry.wishes, &wishes);
         entry.wishes.clone_from(&wishes);
-        entry.link.servers.want(SessionWants {
+        entry.link.servers.want(DesiredServers {
             session: Arc::clone(&entry.wanted.session_uri),
             roots: entry.wanted.roots.clone(),
             servers: wishes,
@@ -234,8 +235,8 @@ pub(crate) async fn in_time<T>(
 }
 
 /// What to ask for, and what nobody can be asked for because nothing says how to start it.
-fn wishes(wanted: &WantedServers, kit: &Kit) -> (Vec<ServerWish>, Vec<(String, u64)>) {
-    let declared: HashMap<&str, _> = kit
+fn wishes(wanted: &WantedServers, set: &CustomizationSet) -> (Vec<DesiredServer>, Vec<(String, u64)>) {
+    let declared: HashMap<&str, _> = set
         .mcp_servers
         .iter()
         .map(|declaration| (declaration.about.id.as_str(), declaration))
@@ -243,7 +244,7 @@ fn wishes(wanted: &WantedServers, kit: &Kit) -> (Vec<ServerWish>, Vec<(String, u
     let (mut wishes, mut undeclared) = (Vec::new(), Vec::new());
     for server in &wanted.servers {
         match declared.get(server.id.as_str()) {
-            Some(declaration) => wishes.push(ServerWish {
+            Some(declaration) => wishes.push(DesiredServer {
                 attempt: server.attempt,
                 declaration: Arc::clone(declaration),
             }),
@@ -255,7 +256,7 @@ fn wishes(wanted: &WantedServers, kit: &Kit) -> (Vec<ServerWish>, Vec<(String, u
 
 /// Leaves starts as they were declared, because no start has two declarations: the core is to say that the
 /// server starts anew. Returns what it is to say that of.
-fn keep_declared(wishes: &mut Vec<ServerWish>, before: &[ServerWish]) -> Vec<(String, u64)> {
+fn keep_declared(wishes: &mut Vec<DesiredServer>, before: &[DesiredServer]) -> Vec<(String, u64)> {
     let mut redeclared = Vec::new();
     wishes.retain_mut(|wish| {
         let id = &wish.declaration.about.id;
@@ -308,7 +309,7 @@ mod tests {
     use crate::services::customizations::About;
     use crate::services::mcp::{Remote, ServerDeclaration, Transport};
 
-    fn wish(id: &str, attempt: u64, url: &str) -> ServerWish {
+    fn wish(id: &str, attempt: u64, url: &str) -> DesiredServer {
         let declaration = ServerDeclaration {
             about: About {
                 id: id.to_owned(),
@@ -320,7 +321,7 @@ mod tests {
             }),
             ..ServerDeclaration::default()
         };
-        ServerWish {
+        DesiredServer {
             attempt,
             declaration: Arc::new(declaration),
         }

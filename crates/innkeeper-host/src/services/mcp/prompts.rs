@@ -5,7 +5,7 @@ use std::time::Duration;
 use innkeeper_core::agent::{AnswerValue, Question, QuestionKind, Response};
 use serde_json::{Map, Value};
 
-use super::{MAX_ARGUMENTS, McpError, McpPrompt, PromptMessages, Standing, bounds, display_line};
+use super::{MAX_ARGUMENTS, McpError, McpPrompt, PromptMessages, ServerStatusText, bounds, display_line};
 use crate::agent::{AgentError, EventSink, Form};
 use crate::services::customizations::{About, Called, words};
 
@@ -71,7 +71,10 @@ pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> 
 
 /// Which servers a name may mean, and what of them. The name itself comes first, and only then what follows `mcp:`:
 /// a server may be called `mcp`.
-fn servers_of<'a>(name: &'a str, servers: &'a [Standing]) -> impl Iterator<Item = (&'a Standing, &'a str)> {
+fn servers_of<'a>(
+    name: &'a str,
+    servers: &'a [ServerStatusText],
+) -> impl Iterator<Item = (&'a ServerStatusText, &'a str)> {
     let readings = [Some(name), name.strip_prefix(PREFIX)];
     let readings = readings.into_iter().flatten().filter_map(|name| name.split_once(':'));
     readings.filter_map(move |(prefix, called)| {
@@ -82,7 +85,7 @@ fn servers_of<'a>(name: &'a str, servers: &'a [Standing]) -> impl Iterator<Item 
 
 async fn find(
     events: &EventSink,
-    server: &Standing,
+    server: &ServerStatusText,
     called: &str,
     patience: Duration,
 ) -> Result<McpPrompt, AgentError> {
@@ -93,11 +96,11 @@ async fn find(
             "The MCP server {name:?} is not ready: {why}. Once it is, go on with this turn or say it again."
         )));
     }
-    let customized = events.customizations();
+    let customizations = events.customizations();
     let listed = tokio::select! {
         biased;
         () = events.cancelled() => return Err(AgentError::Cancelled),
-        listed = tokio::time::timeout(patience, customized.prompts_of(server)) => listed,
+        listed = tokio::time::timeout(patience, customizations.prompts_of(server)) => listed,
     };
     let Ok(prompts) = listed else {
         let seconds = patience.as_secs();
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn mcp12_a_server_that_is_called_mcp_has_prompts_too() {
-        let servers = ["inn", "mcp"].map(|name| Standing {
+        let servers = ["inn", "mcp"].map(|name| ServerStatusText {
             id: name.to_owned(),
             name: name.to_owned(),
             prefix: name.to_owned(),

@@ -50,7 +50,7 @@ pub trait Sampler: Send + Sync {
     /// # Errors
     ///
     /// Why there is no answer, in words for the server: without secrets.
-    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String>;
+    async fn sample(&self, request: &SamplingRequest) -> Result<SamplingResult, String>;
 
     /// What its answers have cost so far, if it knows and nobody else reports it.
     fn usage(&self) -> Option<Usage> {
@@ -98,18 +98,18 @@ pub enum SamplingPart {
 
 /// What a model wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SamplingResult {
     /// Its words.
     pub text: String,
     /// Which model it was.
     pub model: String,
     /// Why it stopped.
-    pub stop: SampledStop,
+    pub stop: SamplingStop,
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SampledStop {
+pub enum SamplingStop {
     /// It was done.
     Done,
     /// It wrote one of the texts that end an answer.
@@ -118,13 +118,13 @@ pub enum SampledStop {
     Length,
 }
 
-impl Sampled {
+impl SamplingResult {
     /// It as MCP has it.
     pub(super) fn into_result(self) -> Map<String, Value> {
         let stop = match self.stop {
-            SampledStop::Done => "endTurn",
-            SampledStop::StopSequence => "stopSequence",
-            SampledStop::Length => "maxTokens",
+            SamplingStop::Done => "endTurn",
+            SamplingStop::StopSequence => "stopSequence",
+            SamplingStop::Length => "maxTokens",
         };
         Map::from_iter([
             ("role".to_owned(), json!("assistant")),
@@ -242,13 +242,13 @@ impl SamplingRequest {
 
 /// What people said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum SamplingConsent {
     No,
     Once,
     ForSession,
 }
 
-impl Leave {
+impl SamplingConsent {
     pub(super) fn of(answer: &Answer) -> Self {
         match (answer.response, answer.values.get(REMEMBER)) {
             (Response::Accept, Some(AnswerValue::Boolean(true))) => Self::ForSession,
@@ -436,14 +436,14 @@ mod tests {
     fn mcp12_sampling_only_a_yes_is_a_yes() {
         let answer = |response, remember: Option<bool>| {
             let values = remember.map(|yes| (REMEMBER.to_owned(), AnswerValue::Boolean(yes)));
-            Leave::of(&Answer {
+            SamplingConsent::of(&Answer {
                 response,
                 values: BTreeMap::from_iter(values),
             })
         };
-        assert_eq!(answer(Response::Accept, None), Leave::Once);
-        assert_eq!(answer(Response::Accept, Some(true)), Leave::ForSession);
-        assert_eq!(answer(Response::Decline, Some(true)), Leave::No);
-        assert_eq!(answer(Response::Cancel, None), Leave::No);
+        assert_eq!(answer(Response::Accept, None), SamplingConsent::Once);
+        assert_eq!(answer(Response::Accept, Some(true)), SamplingConsent::ForSession);
+        assert_eq!(answer(Response::Decline, Some(true)), SamplingConsent::No);
+        assert_eq!(answer(Response::Cancel, None), SamplingConsent::No);
     }
 }

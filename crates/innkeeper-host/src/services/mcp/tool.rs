@@ -193,7 +193,7 @@ impl McpError {
 
 /// What a server wants while one of its tools is called.
 #[async_trait]
-pub trait During: Send + Sync {
+pub trait CallHandler: Send + Sync {
     /// It reports how far it is, in words.
     async fn progress(&self, message: String);
 

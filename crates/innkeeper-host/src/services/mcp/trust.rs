@@ -60,7 +60,7 @@ pub enum TrustDecision {
 
 /// How long a turn waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TrustPatience {
+pub(crate) struct TrustTimeouts {
     /// For answers; zero asks nothing.
     pub(crate) answer: Duration,
     /// For servers that were just allowed to start.
@@ -149,7 +149,7 @@ impl EventSink {
     /// # Errors
     ///
     /// When the turn is cancelled.
-    pub(crate) async fn ask_about_servers(&self, patience: TrustPatience) -> Result<(), AgentError> {
+    pub(crate) async fn ask_about_servers(&self, patience: TrustTimeouts) -> Result<(), AgentError> {
         let Some(link) = self.mcp().link().filter(|_| !patience.answer.is_zero()) else {
             return Ok(());
         };
@@ -171,7 +171,7 @@ impl EventSink {
     /// The servers that wait for a decision, by place.
     fn undecided(&self, link: &SessionLink) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
-        for (declared, is_on) in self.customized.declared_servers() {
+        for (declared, is_on) in self.customizations.declared_servers() {
             let ServerDeclaration { about, permission, .. } = &**declared;
             let (Some(permission), Some(attempt)) = (&permission.0, link.untrusted(&about.id)) else {
                 continue;
@@ -196,7 +196,7 @@ impl EventSink {
         groups
     }
 
-    async fn ask_each(&self, link: &SessionLink, patience: TrustPatience) -> Result<(), AgentError> {
+    async fn ask_each(&self, link: &SessionLink, patience: TrustTimeouts) -> Result<(), AgentError> {
         let Ok(_turn) = timeout(patience.answer, link.asking.one.acquire()).await else {
             return Ok(());
         };

@@ -31,27 +31,27 @@ use crate::services::resources::{
 /// The order of what one connection wants done: what writes waits for everything before it, and
 /// everything after it waits for that. So a client need not wait for an answer to know what it reads.
 #[derive(Debug, Default)]
-pub(crate) struct Order(Arc<RwLock<()>>);
+pub(crate) struct OperationOrder(Arc<RwLock<()>>);
 
 /// A place in that order.
-pub(crate) type Turn = Pin<Box<dyn Future<Output = Place> + Send>>;
+pub(crate) type QueuePosition = Pin<Box<dyn Future<Output = QueueGuard> + Send>>;
 
 #[expect(dead_code, reason = "held, not read")]
-pub(crate) enum Place {
+pub(crate) enum QueueGuard {
     Reads(OwnedRwLockReadGuard<()>),
     Writes(OwnedRwLockWriteGuard<()>),
 }
 
-impl Order {
+impl OperationOrder {
     /// Takes the next place now, to be waited for elsewhere: the lock is fair to whoever was first.
-    pub(crate) fn take(&self, writes: bool) -> (Turn, Option<Place>) {
+    pub(crate) fn take(&self, writes: bool) -> (QueuePosition, Option<QueueGuard>) {
         let lock = Arc::clone(&self.0);
-        let mut turn: Turn = match writes {
-            true => lock.write_owned().map(Place::Writes).boxed(),
-            false => lock.read_owned().map(Place::Reads).boxed(),
+        let mut position: QueuePosition = match writes {
+            true => lock.write_owned().map(QueueGuard::Writes).boxed(),
+            false => lock.read_owned().map(QueueGuard::Reads).boxed(),
         };
-        let place = turn.as_mut().now_or_never();
-        (turn, place)
+        let guard = position.as_mut().now_or_never();
+        (position, guard)
     }
 
     /// For those who take their place when they get there.
@@ -106,7 +106,7 @@ impl HostTask {
         let Some(connection) = self.connection(conn) else {
             return;
         };
-        let (turn, place) = connection.order.take(op.scope() > Scope::View);
+        let (position, guard) = connection.order.take(op.scope() > Scope::View);
         let after_moves = match &op {
             ResourceOp::Keep(keep) => {
                 // The core knows the session, perhaps again: what one of the same name left is to go before.
@@ -117,25 +117,25 @@ impl HostTask {
         };
         let (resources, contents) = (Arc::clone(&self.resources), Arc::clone(&self.contents));
         let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
-        let kits = resource_access::Kits::new(&self.followed, sight, most);
+        let sets = resource_access::VisibleSets::new(&self.followed, sight, most);
         let finder = self.followed.finder();
         self.tasks.spawn(async move {
-            let _place = match place {
-                Some(place) => place,
-                None => turn.await,
+            let _guard = match guard {
+                Some(guard) => guard,
+                None => position.await,
             };
             let _after = match after_moves {
-                Some((_, Some(place))) => Some(place),
-                Some((turn, None)) => Some(turn.await),
+                Some((_, Some(guard))) => Some(guard),
+                Some((position, None)) => Some(position.await),
                 None => None,
             };
             let method = op.method();
             let doing = async {
-                let looking = kits.may_have(&op);
+                let looking = sets.may_have(&op);
                 let changed = changed_by(&op);
                 let done = carry_out(&*resources, &*contents, &reaches, op, most).await;
                 let done = match (done, looking) {
-                    (Err(error), Some(op)) => kits.or_shown(&*resources, op, error).await,
+                    (Err(error), Some(op)) => sets.or_shown(&*resources, op, error).await,
                     (done, _) => done,
                 };
                 if done.is_ok() && !changed.is_empty() {

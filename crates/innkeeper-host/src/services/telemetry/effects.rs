@@ -49,7 +49,7 @@ impl HostTask {
     pub(crate) fn take_logs(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Some(logs) = &self.logs else { return };
         match logs.sink.take() {
-            Some(records) if self.waiting.is_full_of_logs() => logs.sink.leave_out(records.len()),
+            Some(records) if self.pending.is_full_of_logs() => logs.sink.leave_out(records.len()),
             Some(records) => self.handle_input(now, Input::Logs(records), effects),
             None => {}
         }

@@ -28,7 +28,7 @@ impl McpServers for Library {
 
 #[async_trait]
 impl SessionServers for Library {
-    fn want(&self, wanted: SessionWants) {
+    fn want(&self, wanted: DesiredServers) {
         self.0.want(wanted);
     }
 
@@ -41,7 +41,7 @@ impl SessionServers for Library {
         server: &str,
         tool: &str,
         arguments: Arguments,
-        during: &dyn During,
+        during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError> {
         if tool == "links" {
             let link = |uri: &str| ToolContent::Resource {

@@ -16,7 +16,7 @@ const READ_TURNS: usize = 64;
 
 /// Reads what agents are told of the past.
 #[derive(Debug, Clone)]
-pub(crate) struct Archive {
+pub(crate) struct TurnHistory {
     turns: Option<Arc<dyn TurnSource>>,
     /// Most bytes of one chat's past.
     budget: usize,
@@ -24,19 +24,19 @@ pub(crate) struct Archive {
 
 /// The latest turns of a chat, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct AgentHistory {
     pub(crate) turns: Vec<PastTurn>,
     /// How many came before them.
     pub(crate) omitted: usize,
 }
 
-impl Archive {
+impl TurnHistory {
     pub(crate) fn new(turns: Option<Arc<dyn TurnSource>>, budget: usize) -> Self {
         Self { turns, budget }
     }
 
     /// A chat's past, the newest first until it is enough. Fails with a sentence for people.
-    pub(crate) async fn tell(&self, past: PastTurns) -> Result<Told, String> {
+    pub(crate) async fn tell(&self, past: PastTurns) -> Result<AgentHistory, String> {
         let PastTurns { earlier, mut recent } = past;
         let mut left = self.budget;
         let kept = recent.iter().rev().take_while(|turn| {
@@ -48,7 +48,7 @@ impl Archive {
         let dropped = recent.len() - kept.count().max(1).min(recent.len());
         recent.drain(..dropped);
         let Some(span) = earlier else {
-            return Ok(Told {
+            return Ok(AgentHistory {
                 turns: recent,
                 omitted: dropped,
             });
@@ -87,7 +87,7 @@ impl Archive {
     }
 
     /// Reads the latest turns of a span that fit into a budget; `None` when they are gone.
-    async fn read(&self, span: TurnSpan, budget: usize, at_least_one: bool) -> Result<Option<Told>, String> {
+    async fn read(&self, span: TurnSpan, budget: usize, at_least_one: bool) -> Result<Option<AgentHistory>, String> {
         let Some(turns) = self.turns.clone() else {
             return Ok(None);
         };
@@ -103,7 +103,7 @@ fn read_latest(
     span: &TurnSpan,
     budget: usize,
     at_least_one: bool,
-) -> Result<Option<Told>, String> {
+) -> Result<Option<AgentHistory>, String> {
     let chat = &*span.chat;
     let end = match &span.end {
         SpanEnd::Before(end) => *end,
@@ -134,7 +134,7 @@ fn read_latest(
         }
     }
     newest_first.reverse();
-    Ok(Some(Told {
+    Ok(Some(AgentHistory {
         turns: newest_first,
         omitted: first,
     }))

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::{Place, bounds};
+use super::{ResultTarget, bounds};
 use crate::agent::ToolContent;
 use crate::services::contents::SessionContents;
 
@@ -30,7 +30,7 @@ pub(super) const MAX_PIECES: usize = 256;
 
 /// A result that is being shortened.
 pub(super) struct Shortened<'a> {
-    place: Place<'a>,
+    place: ResultTarget<'a>,
     text: usize,
     embedded: usize,
     shown: Vec<ToolContent>,
@@ -40,7 +40,7 @@ pub(super) struct Shortened<'a> {
 }
 
 impl<'a> Shortened<'a> {
-    pub(super) fn new(place: Place<'a>) -> Self {
+    pub(super) fn new(place: ResultTarget<'a>) -> Self {
         Self {
             place,
             text: MAX_TEXT_BYTES,

@@ -41,7 +41,7 @@ fn contents(most: usize) -> (Arc<MemoryContents>, SessionContents) {
 /// What a call gives back in a turn of its own.
 async fn shortened(outcome: CallOutcome, contents: Option<&SessionContents>) -> ToolResult {
     let embedded = AtomicUsize::new(0);
-    let place = Place {
+    let place = ResultTarget {
         contents,
         listed: HashMap::new(),
         embedded: &embedded,
@@ -191,7 +191,7 @@ async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts(
         content_type: Some("text/plain".to_owned()),
         size: Some(9),
     };
-    let place = Place {
+    let place = ResultTarget {
         contents: None,
         listed: HashMap::from([("inn://rooms".to_owned(), listed)]),
         embedded: &AtomicUsize::new(0),
@@ -245,7 +245,7 @@ async fn f17_pictures_are_shown_as_long_as_the_turn_has_room_and_then_kept() {
     let embedded = AtomicUsize::new(0);
     let mut shown = Vec::new();
     for _ in 0..4 {
-        let place = Place {
+        let place = ResultTarget {
             contents: Some(&of_session),
             listed: HashMap::new(),
             embedded: &embedded,

@@ -60,23 +60,23 @@ fn span(end: SpanEnd) -> TurnSpan {
     TurnSpan { chat: CHAT.into(), end }
 }
 
-fn archive(budget: usize) -> (Archive, Arc<Shelf>) {
+fn reader(budget: usize) -> (TurnHistory, Arc<Shelf>) {
     let shelf = Arc::new(Shelf::default());
-    (Archive::new(Some(Arc::clone(&shelf) as _), budget), shelf)
+    (TurnHistory::new(Some(Arc::clone(&shelf) as _), budget), shelf)
 }
 
-fn ids(told: &Told) -> Vec<&str> {
+fn ids(told: &AgentHistory) -> Vec<&str> {
     told.turns.iter().map(|turn| turn.id.as_str()).collect()
 }
 
 #[tokio::test]
 async fn cht05_an_agent_is_told_everything_that_fits_oldest_first() {
-    let (archive, _) = archive(1 << 20);
+    let (reader, _) = reader(1 << 20);
     let history = PastTurns {
         earlier: Some(span(SpanEnd::Before(98))),
         recent: vec![past("t98", 10), past("t99", 10)],
     };
-    let told = archive.tell(history).await.expect("readable");
+    let told = reader.tell(history).await.expect("readable");
     let all: Vec<String> = (0..100).map(|index| format!("t{index}")).collect();
     assert_eq!(ids(&told), all);
     assert_eq!(told.omitted, 0);
@@ -84,12 +84,12 @@ async fn cht05_an_agent_is_told_everything_that_fits_oldest_first() {
 
 #[tokio::test]
 async fn of_a_long_conversation_an_agent_is_told_the_latest_and_how_much_came_before() {
-    let (archive, shelf) = archive(5 * TURN_BYTES);
+    let (reader, shelf) = reader(5 * TURN_BYTES);
     let history = PastTurns {
         earlier: Some(span(SpanEnd::Before(98))),
         recent: vec![past("t98", 10), past("t99", 10)],
     };
-    let told = archive.tell(history).await.expect("readable");
+    let told = reader.tell(history).await.expect("readable");
     assert_eq!(ids(&told), ["t94", "t95", "t96", "t97", "t98", "t99"]);
     assert_eq!(told.omitted, 94);
     let read = shelf.rows_read.load(Ordering::Relaxed);
@@ -98,15 +98,15 @@ async fn of_a_long_conversation_an_agent_is_told_the_latest_and_how_much_came_be
 
 #[tokio::test]
 async fn the_latest_turn_is_told_however_long_it_is_and_what_is_in_memory_counts_too() {
-    let (archive, shelf) = archive(500);
+    let (reader, shelf) = reader(500);
     let history = PastTurns {
         earlier: Some(span(SpanEnd::Before(97))),
         recent: vec![past("t97", 10), past("t98", 10), past("t99", 400)],
     };
-    let told = archive.tell(history).await.expect("readable");
+    let told = reader.tell(history).await.expect("readable");
     assert_eq!((ids(&told), told.omitted), (vec!["t99"], 99));
     assert_eq!(shelf.rows_read.load(Ordering::Relaxed), 0);
-    let nothing = archive.tell(PastTurns::default()).await.expect("nothing to read");
+    let nothing = reader.tell(PastTurns::default()).await.expect("nothing to read");
     assert_eq!((nothing.turns.len(), nothing.omitted), (0, 0));
 }
 
@@ -120,16 +120,16 @@ async fn p9_a_conversation_that_cannot_be_read_is_a_failure_with_a_reason() {
         earlier: Some(span(SpanEnd::Before(3))),
         recent: Vec::new(),
     };
-    let damaged = Archive::new(Some(Arc::new(shelf)), 1 << 20).tell(history()).await;
+    let damaged = TurnHistory::new(Some(Arc::new(shelf)), 1 << 20).tell(history()).await;
     assert_eq!(damaged.expect_err("damaged"), "bad sector");
-    let nowhere = Archive::new(None, 1 << 20).tell(history()).await;
+    let nowhere = TurnHistory::new(None, 1 << 20).tell(history()).await;
     assert!(nowhere.expect_err("nowhere to read").contains("no longer there"));
 }
 
 /// (TURN-19)
 #[tokio::test]
 async fn turn18_an_attached_chat_is_read_through_its_end_and_a_lost_one_stays_a_remark() {
-    let (archive, _) = archive(3 * TURN_BYTES);
+    let (reader, _) = reader(3 * TURN_BYTES);
     let gone = |label: &str| Attachment::Text {
         label: label.to_owned(),
         text: "(gone)".to_owned(),
@@ -143,7 +143,7 @@ async fn turn18_an_attached_chat_is_read_through_its_end_and_a_lost_one_stays_a_
         },
     };
     let unread = vec![through(1, CHAT, "t7"), through(2, CHAT, "t100"), through(9, CHAT, "t7")];
-    archive.fill(&mut attachments, unread).await;
+    reader.fill(&mut attachments, unread).await;
     assert_eq!((&attachments[0], &attachments[2]), (&gone("one"), &gone("three")));
     let Attachment::Chat { label, uri, transcript } = &attachments[1] else {
         panic!("{:?}", attachments[1]);

@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::expand::{Around, expand, expand_places, names_plugin_root};
+use super::expand::{PathVariables, expand, expand_places, names_plugin_root};
 use super::hook::Hooks;
-use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
+use super::set::{About, CustomAgent, CustomizationSet, Original, PromptFile, Rule, Skill};
 use crate::agent::{AgentError, Attachment};
 use crate::services::mcp::{Mcp, ServerDeclaration};
 
 /// The customizations of a session that are switched on, as they were when the turn started.
 #[derive(Debug, Clone, Default)]
-pub struct Customized {
-    pub(super) kit: Arc<Kit>,
+pub struct TurnCustomizations {
+    pub(super) set: Arc<CustomizationSet>,
     pub(super) off: Arc<BTreeSet<String>>,
     pub(super) is_known: bool,
     pub(super) mcp: Mcp,
@@ -90,12 +90,12 @@ pub struct Expanded {
     pub plugin_root: Option<PathBuf>,
 }
 
-impl Customized {
+impl TurnCustomizations {
     /// What a kit has, without what is switched off. For agents under test: in a host they come
     /// with [`TurnInput::customizations`](crate::TurnInput::customizations).
-    pub fn new(kit: Arc<Kit>, off: Arc<BTreeSet<String>>) -> Self {
+    pub fn new(set: Arc<CustomizationSet>, off: Arc<BTreeSet<String>>) -> Self {
         Self {
-            kit,
+            set,
             off,
             is_known: true,
             mcp: Mcp::default(),
@@ -103,10 +103,10 @@ impl Customized {
     }
 
     /// What a session has right now, of which nothing may have been found yet.
-    pub(crate) fn of_session(kit: Option<Arc<Kit>>, off: Arc<BTreeSet<String>>, mcp: Mcp) -> Self {
+    pub(crate) fn of_session(set: Option<Arc<CustomizationSet>>, off: Arc<BTreeSet<String>>, mcp: Mcp) -> Self {
         Self {
-            is_known: kit.is_some(),
-            kit: kit.unwrap_or_default(),
+            is_known: set.is_some(),
+            set: set.unwrap_or_default(),
             off,
             mcp,
         }
@@ -125,14 +125,14 @@ impl Customized {
 
     /// The names of plugins of which nothing is here yet, because their clients are still asked for them.
     pub fn awaited(&self) -> &[String] {
-        &self.kit.awaited
+        &self.set.awaited
     }
 
     /// How the MCP servers of the session are started, also those that are switched off; one that is the
     /// same as another is left out.
     pub(crate) fn declared_servers(&self) -> impl Iterator<Item = (&Arc<ServerDeclaration>, bool)> {
         let is_off = |about: &About| self.off.contains(&about.id) || self.off.contains(&about.container);
-        let declared = self.kit.mcp_servers.iter();
+        let declared = self.set.mcp_servers.iter();
         declared.filter_map(move |declared| match is_off(&declared.about) {
             true => Some((declared, false)),
             false => self.is_on(&declared.about).then_some((declared, true)),
@@ -147,27 +147,27 @@ impl Customized {
 
     /// Its hooks, which know by themselves what is switched off.
     pub(crate) fn hooks(&self) -> (&dyn Hooks, &BTreeSet<String>) {
-        (&*self.kit.hooks, &self.off)
+        (&*self.set.hooks, &self.off)
     }
 
     /// Skills and commands, those that win first.
     pub fn skills(&self) -> impl Iterator<Item = &Skill> {
-        self.kit.skills.iter().filter(|skill| self.is_on(&skill.about))
+        self.set.skills.iter().filter(|skill| self.is_on(&skill.about))
     }
 
     /// Prompt files.
     pub fn prompts(&self) -> impl Iterator<Item = &PromptFile> {
-        self.kit.prompts.iter().filter(|prompt| self.is_on(&prompt.about))
+        self.set.prompts.iter().filter(|prompt| self.is_on(&prompt.about))
     }
 
     /// Custom agents.
     pub fn agents(&self) -> impl Iterator<Item = &CustomAgent> {
-        self.kit.agents.iter().filter(|agent| self.is_on(&agent.about))
+        self.set.agents.iter().filter(|agent| self.is_on(&agent.about))
     }
 
     /// Rules.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.kit.rules.iter().filter(|rule| self.is_on(&rule.about))
+        self.set.rules.iter().filter(|rule| self.is_on(&rule.about))
     }
 
     /// The agent that a message chose by its URI (`AgentSelection.uri`).
@@ -178,7 +178,7 @@ impl Customized {
     /// is still on its way can be asked for again: the error is resumable then.
     pub fn agent(&self, uri: &str) -> Result<&CustomAgent, AgentError> {
         let failed = |problem| Err(AgentError::failed("noAgent", problem));
-        let mut here = self.kit.agents.iter().filter(|agent| agent.about.uri == uri);
+        let mut here = self.set.agents.iter().filter(|agent| agent.about.uri == uri);
         // The same file may be reached through two directories, of which one is on.
         let found = here
             .clone()
@@ -199,12 +199,12 @@ impl Customized {
                 agent.about.name
             )),
             Some(agent) => Ok(agent),
-            None if !self.kit.awaited.is_empty() => Err(AgentError::resumable(
+            None if !self.set.awaited.is_empty() => Err(AgentError::resumable(
                 "agentLoading",
                 format!(
                     "The agent {uri} is not known yet: its client has not handed over all of {}. Nothing was done. \
                      Resume the turn in a moment, or choose another agent.",
-                    self.kit.awaited.join(", ")
+                    self.set.awaited.join(", ")
                 ),
             )),
             None => failed(format!(
@@ -234,8 +234,8 @@ impl Customized {
     }
 
     fn called_by_people(&self, counts: impl Fn(&About) -> bool) -> Vec<Callable<'_>> {
-        let skills = self.kit.skills.iter().map(Callable::Skill);
-        let all = skills.chain(self.kit.prompts.iter().map(Callable::Prompt));
+        let skills = self.set.skills.iter().map(Callable::Skill);
+        let all = skills.chain(self.set.prompts.iter().map(Callable::Prompt));
         all.filter(|callable| callable.is_for_people() && counts(callable.about()))
             .collect()
     }
@@ -277,8 +277,8 @@ impl Customized {
                 called.tools.clone_from(&prompt.tools);
             }
         }
-        let around = Surrounding::of(about, called.directory.as_deref(), directories);
-        let expanded = around.expand(&body, Some(&called.arguments));
+        let variables = ExpansionContext::of(about, called.directory.as_deref(), directories);
+        let expanded = variables.expand(&body, Some(&called.arguments));
         let expanded = expanded.map_err(|problem| format!("/{name}: {problem}"))?;
         (called.text, called.plugin_root) = (expanded.text, expanded.plugin_root);
         Ok(Some(called))
@@ -294,7 +294,7 @@ impl Customized {
                  words."
             ));
         }
-        let closed = self.kit.skills.iter().filter(|skill| !skill.for_people);
+        let closed = self.set.skills.iter().filter(|skill| !skill.for_people);
         let closed: Vec<Callable<'_>> = closed.map(Callable::Skill).collect();
         let (name, callable) = find_called(&closed, line, taken)?;
         let uri = &callable.about().uri;
@@ -318,8 +318,8 @@ impl Customized {
     /// In a sentence, when its file is gone or cannot be read.
     pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&skill.about).await?;
-        let around = Surrounding::of(&skill.about, skill.directory.as_deref(), directories);
-        around.expand(&body, Some(arguments))
+        let variables = ExpansionContext::of(&skill.about, skill.directory.as_deref(), directories);
+        variables.expand(&body, Some(arguments))
     }
 
     /// What a custom agent is told. It takes no arguments, but may name places.
@@ -329,7 +329,7 @@ impl Customized {
     /// In a sentence, when its file is gone or cannot be read.
     pub async fn agent_text(&self, agent: &CustomAgent, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&agent.about).await?;
-        Surrounding::of(&agent.about, None, directories).expand(&body, None)
+        ExpansionContext::of(&agent.about, None, directories).expand(&body, None)
     }
 
     /// What a customization says, without its frontmatter.
@@ -338,18 +338,18 @@ impl Customized {
     ///
     /// In a sentence, when its file is gone or cannot be read.
     pub async fn text(&self, about: &About) -> Result<String, String> {
-        self.kit.texts.read(about).await
+        self.set.texts.read(about).await
     }
 }
 
 /// What a text is expanded in.
-struct Surrounding<'a> {
+struct ExpansionContext<'a> {
     workspace: Option<PathBuf>,
     directory: Option<&'a Path>,
     plugin_root: Option<&'a Path>,
 }
 
-impl<'a> Surrounding<'a> {
+impl<'a> ExpansionContext<'a> {
     fn of(about: &'a About, directory: Option<&'a Path>, directories: &[String]) -> Self {
         Self {
             workspace: directories.first().and_then(|uri| path_of(uri)),
@@ -359,14 +359,14 @@ impl<'a> Surrounding<'a> {
     }
 
     fn expand(&self, body: &str, arguments: Option<&str>) -> Result<Expanded, String> {
-        let around = Around {
+        let variables = PathVariables {
             workspace: self.workspace.as_deref(),
             directory: self.directory,
             plugin: self.plugin_root,
         };
         let text = match arguments {
-            Some(arguments) => expand(body, arguments, &around)?,
-            None => expand_places(body, &around)?,
+            Some(arguments) => expand(body, arguments, &variables)?,
+            None => expand_places(body, &variables)?,
         };
         let plugin_root = self.plugin_root.filter(|_| names_plugin_root(body));
         Ok(Expanded {
@@ -479,10 +479,10 @@ mod tests {
         }
     }
 
-    fn customized(off: &[&str]) -> Customized {
-        let kit = Kit {
+    fn customizations(off: &[&str]) -> TurnCustomizations {
+        let set = CustomizationSet {
             skills: vec![
-                skill("a", Some("kit"), "review"),
+                skill("a", Some("set"), "review"),
                 skill("b", None, "review"),
                 skill("c", Some("box"), "review"),
                 skill("d", None, "tidy up"),
@@ -505,22 +505,22 @@ mod tests {
                 },
             ],
             texts: Arc::new(Named),
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
         let off = off.iter().map(|id| (*id).to_owned()).collect();
-        Customized::new(Arc::new(kit), Arc::new(off))
+        TurnCustomizations::new(Arc::new(set), Arc::new(off))
     }
 
-    async fn said(given: &Customized, text: &str) -> Result<Option<String>, String> {
+    async fn said(given: &TurnCustomizations, text: &str) -> Result<Option<String>, String> {
         let called = given.call(text, &["stop"], &[]).await?;
         Ok(called.map(|called| called.text))
     }
 
     #[tokio::test]
     async fn a_full_name_is_exact_and_a_plain_one_is_that_of_whoever_wins() {
-        let given = customized(&[]);
+        let given = customizations(&[]);
         for (text, expected) in [
-            ("/kit:review x", "a says x"),
+            ("/set:review x", "a says x"),
             ("  /review x\n", "b says x"),
             ("/box:review", "c says "),
             ("/tidy up the house", "d says the house"),
@@ -536,9 +536,9 @@ mod tests {
 
     #[tokio::test]
     async fn cus11_what_is_off_is_said_to_be_unless_something_else_has_its_name() {
-        let given = customized(&["b"]);
+        let given = customizations(&["b"]);
         assert_eq!(said(&given, "/review x").await, Ok(Some("a says x".to_owned())));
-        let given = customized(&["a", "b", "c"]);
+        let given = customizations(&["a", "b", "c"]);
         let problem = said(&given, "/review x").await.expect_err("switched off");
         assert!(problem.contains("/review is switched off"), "{problem}");
         assert_eq!(given.callable(&[]).len(), 3);
@@ -551,36 +551,36 @@ mod tests {
             for_people: false,
             ..skill(id, None, id)
         };
-        let kit = Kit {
+        let set = CustomizationSet {
             skills: vec![
                 gated("deploy", true),
                 gated("archive", false),
                 skill("open", None, "open"),
                 Skill {
                     for_people: false,
-                    ..skill("closed", Some("kit"), "open")
+                    ..skill("closed", Some("set"), "open")
                 },
             ],
             texts: Arc::new(Named),
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
-        let given = Customized::new(Arc::new(kit), Arc::default());
+        let given = TurnCustomizations::new(Arc::new(set), Arc::default());
         let problem = said(&given, "/deploy now").await.expect_err("for the agent alone");
         assert!(problem.contains("/deploy cannot be called"), "{problem}");
         assert!(problem.contains("only the agent uses it"), "{problem}");
         let problem = said(&given, "/archive").await.expect_err("for nobody");
         assert!(problem.contains("cannot be used at all"), "{problem}");
         assert!(problem.contains("people and from the agent"), "{problem}");
-        let problem = said(&given, "/kit:open").await.expect_err("named exactly");
-        assert!(problem.contains("/kit:open"), "{problem}");
+        let problem = said(&given, "/set:open").await.expect_err("named exactly");
+        assert!(problem.contains("/set:open"), "{problem}");
         assert_eq!(said(&given, "/open x").await, Ok(Some("open says x".to_owned())));
         assert_eq!(said(&given, "/deployment").await, Ok(None), "an ordinary message");
     }
 
     #[test]
     fn cus02_an_agent_is_chosen_by_its_file_through_whichever_directory_is_on() {
-        assert_eq!(customized(&["g"]).agent("file:///g").expect("on").about.id, "h");
-        let problem = customized(&["g", "h"]).agent("file:///g").expect_err("off");
+        assert_eq!(customizations(&["g"]).agent("file:///g").expect("on").about.id, "h");
+        let problem = customizations(&["g", "h"]).agent("file:///g").expect_err("off");
         let problem = problem.into_failure().message;
         assert!(problem.contains("switched off"), "{problem}");
     }
@@ -594,11 +594,11 @@ mod tests {
                 for_people: false,
                 ..CustomAgent::default()
             };
-            let kit = Kit {
+            let set = CustomizationSet {
                 agents: vec![agent],
-                ..Kit::default()
+                ..CustomizationSet::default()
             };
-            let given = Customized::new(Arc::new(kit), Arc::default());
+            let given = TurnCustomizations::new(Arc::new(set), Arc::default());
             given.agent("file:///a").expect_err("closed").into_failure().message
         };
         assert!(closed(true).contains("only models may delegate to it"));
@@ -608,11 +608,11 @@ mod tests {
     #[test]
     fn cus22_an_agent_that_may_be_in_what_is_on_its_way_can_be_asked_for_again() {
         let chosen = |awaited: &[&str]| {
-            let kit = Kit {
+            let set = CustomizationSet {
                 awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
-                ..Kit::default()
+                ..CustomizationSet::default()
             };
-            let given = Customized::new(Arc::new(kit), Arc::default());
+            let given = TurnCustomizations::new(Arc::new(set), Arc::default());
             given.agent("virtual://editor/p/agents/a.md").map(|_| ())
         };
         let Err(AgentError::Failed {

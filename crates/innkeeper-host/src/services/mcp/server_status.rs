@@ -10,11 +10,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
 use super::{AuthReason, McpPrompt, NOT_TRUSTED, ServerStatus, display_line};
-use crate::services::customizations::Customized;
+use crate::services::customizations::TurnCustomizations;
 
 /// What a server of a session does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ServerStatusText {
     /// The id of its customization.
     pub id: String,
     /// What people call it.
@@ -27,7 +27,7 @@ pub struct Standing {
     pub words: String,
 }
 
-impl Standing {
+impl ServerStatusText {
     fn of(status: &ServerStatus) -> Self {
         let (is_ready, words) = match status {
             ServerStatus::Starting => (false, "it is starting".to_owned()),
@@ -66,7 +66,7 @@ impl Standing {
 
 /// What was last reported of every server of a session. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reported(Arc<Statuses>);
+pub(crate) struct ReportedStatuses(Arc<Statuses>);
 
 #[derive(Debug, Default)]
 struct Statuses {
@@ -75,7 +75,7 @@ struct Statuses {
     changed: Notify,
 }
 
-impl Reported {
+impl ReportedStatuses {
     pub(super) fn note(&self, server: &str, attempt: u64, status: &ServerStatus) {
         let mut reported = self.known();
         let is_old = reported.get(server).is_some_and(|(newest, _)| *newest > attempt);
@@ -116,18 +116,18 @@ impl Reported {
         }
     }
 
-    pub(super) fn of(&self, server: &str) -> Standing {
+    pub(super) fn of(&self, server: &str) -> ServerStatusText {
         match self.known().get(server) {
-            Some((_, status)) => Standing::of(status),
-            None => Standing::of(&ServerStatus::Starting),
+            Some((_, status)) => ServerStatusText::of(status),
+            None => ServerStatusText::of(&ServerStatus::Starting),
         }
     }
 }
 
-impl Customized {
+impl TurnCustomizations {
     /// What the MCP servers of the session do, also those that do not run, in the order in which they are
     /// declared.
-    pub fn mcp_servers(&self) -> Vec<Standing> {
+    pub fn mcp_servers(&self) -> Vec<ServerStatusText> {
         let declared: Vec<_> = self.declared_servers().collect();
         let mut uses: HashMap<String, usize> = HashMap::new();
         for (declared, _) in &declared {
@@ -137,16 +137,16 @@ impl Customized {
             let about = &declared.about;
             let known = match is_on {
                 true => self.mcp().standing(&about.id),
-                false => Some(Standing::not_ready("it is switched off")),
+                false => Some(ServerStatusText::not_ready("it is switched off")),
             };
             // Somebody stopped it, or there are too many: clients see which.
-            let known = known.unwrap_or_else(|| Standing::not_ready("it is stopped"));
+            let known = known.unwrap_or_else(|| ServerStatusText::not_ready("it is stopped"));
             let plain = safe(&about.name);
             let prefix = match uses.get(&plain) {
                 Some(1) | None => plain,
                 Some(_) => format!("{plain}-{}", digits(&about.id)),
             };
-            Standing {
+            ServerStatusText {
                 id: about.id.clone(),
                 name: about.name.clone(),
                 prefix,
@@ -173,7 +173,7 @@ impl Customized {
     }
 
     /// The prompts of one of them.
-    pub(super) async fn prompts_of(&self, server: &Standing) -> Vec<McpPrompt> {
+    pub(super) async fn prompts_of(&self, server: &ServerStatusText) -> Vec<McpPrompt> {
         let mut prompts = self.mcp().prompts(&server.id).await;
         let mut taken = HashSet::new();
         for prompt in &mut prompts {

@@ -3,12 +3,12 @@
 use innkeeper_core::agent::Attachment;
 use innkeeper_core::resource::is_of_mcp_server;
 
-use super::of_client::{ClientReads, labelled, told};
+use super::client_files::{ReadLimits, labelled, told};
 use crate::services::mcp::Mcp;
 
 /// Replaces attachments that an MCP server of the session has with their content, or with words that say
 /// why there is none: a turn never fails or waits for ever because of an attachment.
-pub(crate) async fn fill(mcp: &Mcp, limits: ClientReads, attachments: &mut [Attachment]) {
+pub(crate) async fn fill(mcp: &Mcp, limits: ReadLimits, attachments: &mut [Attachment]) {
     let deadline = tokio::time::Instant::now() + limits.time;
     for attachment in attachments {
         let Attachment::Resource {

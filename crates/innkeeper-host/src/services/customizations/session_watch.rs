@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::customized::Customized;
-use super::kit::Kit;
+use super::set::CustomizationSet;
+use super::turn::TurnCustomizations;
 use crate::services::mcp::Mcp;
 
 /// How long it is waited in silence until it is known what a session brings along. Most have been read long
@@ -17,8 +17,8 @@ const FIRST_TIME: Duration = Duration::from_secs(5);
 
 /// What was found, and what of it people had switched off when it was.
 #[derive(Debug, Clone)]
-pub(crate) struct Reported {
-    pub(crate) kit: Arc<Kit>,
+pub(crate) struct CustomizationsReport {
+    pub(crate) set: Arc<CustomizationSet>,
     pub(crate) off: Arc<BTreeSet<String>>,
     /// Until when turns wait for the next report, because more is on its way.
     pub(crate) wait_until: Option<Instant>,
@@ -26,14 +26,14 @@ pub(crate) struct Reported {
 
 /// What a session brings along, as soon as it is known.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bringing {
-    found: Option<watch::Receiver<Option<Reported>>>,
+pub(crate) struct CustomizationsWatch {
+    found: Option<watch::Receiver<Option<CustomizationsReport>>>,
     off: Arc<BTreeSet<String>>,
     mcp: Mcp,
 }
 
-impl Bringing {
-    pub(crate) fn new(found: watch::Receiver<Option<Reported>>, off: Arc<BTreeSet<String>>) -> Self {
+impl CustomizationsWatch {
+    pub(crate) fn new(found: watch::Receiver<Option<CustomizationsReport>>, off: Arc<BTreeSet<String>>) -> Self {
         Self {
             found: Some(found),
             off,
@@ -48,7 +48,7 @@ impl Bringing {
 
     /// What is known now. What was reported since the turn began was not switched by then, so what is
     /// off of it came with the report.
-    pub(crate) fn now(&self) -> Customized {
+    pub(crate) fn now(&self) -> TurnCustomizations {
         let found = self.found.as_ref();
         let is_newer = found.is_some_and(|found| found.has_changed().unwrap_or(false));
         let reported = found.and_then(|found| found.borrow().clone());
@@ -56,23 +56,27 @@ impl Bringing {
             Some(reported) if is_newer => &reported.off,
             _ => &self.off,
         };
-        Customized {
+        TurnCustomizations {
             is_known: reported.is_some(),
             off: Arc::clone(off),
-            kit: reported.map(|reported| reported.kit).unwrap_or_default(),
+            set: reported.map(|reported| reported.set).unwrap_or_default(),
             mcp: self.mcp.clone(),
         }
     }
 
     /// What is known once somebody has looked: what a session brings along holds from its first turn on.
-    pub(crate) async fn first(&self) -> Customized {
+    pub(crate) async fn first(&self) -> TurnCustomizations {
         self.within(FIRST_TIME).await.unwrap_or_else(|| self.now())
     }
 
     /// The same for a turn, which says that it waits. `None` if nobody has said after a `patience` what there
     /// is: rules would be missing then, and hooks that guard what the turn does. What clients have not handed over
     /// yet is waited for as well, but not for long: only they know how long it takes.
-    pub(crate) async fn for_turn(&self, patience: Duration, waits: impl Future<Output = ()>) -> Option<Customized> {
+    pub(crate) async fn for_turn(
+        &self,
+        patience: Duration,
+        waits: impl Future<Output = ()>,
+    ) -> Option<TurnCustomizations> {
         if self.within(FIRST_TIME).await.is_none() {
             waits.await;
             self.within(patience).await?;
@@ -107,7 +111,7 @@ impl Bringing {
         }
     }
 
-    async fn within(&self, time: Duration) -> Option<Customized> {
+    async fn within(&self, time: Duration) -> Option<TurnCustomizations> {
         if let Some(found) = &self.found {
             let mut found = found.clone();
             let reported = tokio::time::timeout(time, found.wait_for(Option::is_some)).await;
@@ -126,13 +130,13 @@ mod tests {
     use crate::services::customizations::{About, Skill};
 
     /// A report that says until when more is worth waiting for.
-    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<Reported> {
-        let kit = Kit {
+    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<CustomizationsReport> {
+        let set = CustomizationSet {
             awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
-            ..Kit::default()
+            ..CustomizationSet::default()
         };
-        Some(Reported {
-            kit: Arc::new(kit),
+        Some(CustomizationsReport {
+            set: Arc::new(set),
             off: Arc::default(),
             wait_until: wait.map(|wait| Instant::now() + wait),
         })
@@ -141,26 +145,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cus22_a_turn_waits_for_what_a_client_hands_over_and_not_for_ever() {
         let (reports, found) = watch::channel(reported(&["tools"], Some(Duration::from_secs(8))));
-        let bringing = Bringing::new(found, Arc::default());
+        let customizations_watch = CustomizationsWatch::new(found, Arc::default());
         let patience = Duration::from_secs(60);
         let begun = Instant::now();
-        let (known, ()) = tokio::join!(bringing.for_turn(patience, async { panic!("in silence") }), async {
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            reports.send_replace(reported(&[], None));
-        });
+        let (known, ()) = tokio::join!(
+            customizations_watch.for_turn(patience, async { panic!("in silence") }),
+            async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                reports.send_replace(reported(&[], None));
+            }
+        );
         assert!(known.expect("known").awaited().is_empty());
         assert_eq!(begun.elapsed(), Duration::from_secs(2));
 
         reports.send_replace(reported(&["tools"], Some(Duration::from_secs(8))));
         let (begun, told) = (Instant::now(), std::cell::Cell::new(false));
-        let known = bringing.for_turn(patience, async { told.set(true) }).await;
+        let known = customizations_watch.for_turn(patience, async { told.set(true) }).await;
         assert_eq!(known.expect("known").awaited(), ["tools"], "it goes on without");
         assert_eq!((begun.elapsed(), told.get()), (Duration::from_secs(8), true));
     }
 
     #[tokio::test]
     async fn cus11_what_is_reported_after_a_turn_began_comes_with_what_is_switched_off() {
-        let kit = Arc::new(Kit {
+        let set = Arc::new(CustomizationSet {
             skills: ["a", "b"]
                 .map(|id| Skill {
                     about: About {
@@ -171,24 +178,24 @@ mod tests {
                     ..Skill::default()
                 })
                 .to_vec(),
-            ..Kit::default()
+            ..CustomizationSet::default()
         });
         let off = |id: &str| Arc::new(BTreeSet::from([id.to_owned()]));
-        let names = |customized: &Customized| -> Vec<String> {
-            let skills = customized.skills();
+        let names = |customizations: &TurnCustomizations| -> Vec<String> {
+            let skills = customizations.skills();
             skills.map(|skill| skill.about.name.clone()).collect()
         };
         let (reports, found) = watch::channel(None);
         // Nothing was known when the turn began, so nothing could be said to be off.
-        let early = Bringing::new(found, Arc::default());
-        reports.send_replace(Some(Reported {
-            kit: Arc::clone(&kit),
+        let early = CustomizationsWatch::new(found, Arc::default());
+        reports.send_replace(Some(CustomizationsReport {
+            set: Arc::clone(&set),
             off: off("a"),
             wait_until: None,
         }));
         assert_eq!(names(&early.first().await), ["b"]);
         // A turn that begins later knows better than the report.
-        let late = Bringing::new(reports.subscribe(), off("b"));
+        let late = CustomizationsWatch::new(reports.subscribe(), off("b"));
         assert_eq!(names(&late.first().await), ["a"]);
         assert_eq!(names(&late.now()), ["a"]);
     }

@@ -15,14 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Content, data_uri};
 use crate::main_loop::Message;
-use crate::net::reverse_requests::{PeerError, ReverseMethod};
+use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 
 /// The scheme of what clients publish.
 const VIRTUAL: &str = "virtual:";
 
 /// How what others have is read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClientReads {
+pub(crate) struct ReadLimits {
     /// For all attachments of one message together.
     pub(crate) time: Duration,
     /// Most bytes of one of them.
@@ -52,18 +52,23 @@ impl ClientFiles {
     }
 
     /// Reads a file, and refuses one of more than `most` bytes.
-    pub async fn read(&self, client: &ClientId, uri: &str, most: usize) -> Result<Content, PeerError> {
+    pub async fn read(&self, client: &ClientId, uri: &str, most: usize) -> Result<Content, ClientRequestError> {
         read(&self.inbox()?, client, uri, most).await
     }
 
     /// Lists a directory, and refuses one of more than `most` entries.
-    pub async fn list(&self, client: &ClientId, uri: &str, most: usize) -> Result<Vec<ClientEntry>, PeerError> {
+    pub async fn list(
+        &self,
+        client: &ClientId,
+        uri: &str,
+        most: usize,
+    ) -> Result<Vec<ClientEntry>, ClientRequestError> {
         let answer = ask(&self.inbox()?, client, ReverseMethod::ResourceList, uri).await?;
         entries(&answer, most)
     }
 
-    fn inbox(&self) -> Result<mpsc::Sender<Message>, PeerError> {
-        self.inbox.upgrade().ok_or(PeerError::Disconnected)
+    fn inbox(&self) -> Result<mpsc::Sender<Message>, ClientRequestError> {
+        self.inbox.upgrade().ok_or(ClientRequestError::Disconnected)
     }
 }
 
@@ -73,7 +78,7 @@ pub(crate) async fn read(
     client: &ClientId,
     uri: &str,
     most: usize,
-) -> Result<Content, PeerError> {
+) -> Result<Content, ClientRequestError> {
     let answer = ask(inbox, client, ReverseMethod::ResourceRead, uri).await?;
     content(&answer, most)
 }
@@ -83,24 +88,24 @@ async fn ask(
     client: &ClientId,
     method: ReverseMethod,
     uri: &str,
-) -> Result<Value, PeerError> {
+) -> Result<Value, ClientRequestError> {
     let (reply, answer) = oneshot::channel();
     let params = Map::from_iter([("uri".to_owned(), json!(uri))]);
-    let ask = Message::Ask {
+    let ask = Message::RequestClient {
         client: client.clone(),
         method,
         params,
         reply,
     };
     if inbox.send(ask).await.is_err() {
-        return Err(PeerError::Disconnected);
+        return Err(ClientRequestError::Disconnected);
     }
-    answer.await.map_err(|_| PeerError::Disconnected)?
+    answer.await.map_err(|_| ClientRequestError::Disconnected)?
 }
 
 /// Reads a listing of a client, which may be anything.
-fn entries(answer: &Value, most: usize) -> Result<Vec<ClientEntry>, PeerError> {
-    let unusable = |why: String| PeerError::Unusable(why);
+fn entries(answer: &Value, most: usize) -> Result<Vec<ClientEntry>, ClientRequestError> {
+    let unusable = |why: String| ClientRequestError::Unusable(why);
     let listed = answer.get("entries").and_then(Value::as_array);
     let listed = listed.ok_or_else(|| unusable("it has no entries".to_owned()))?;
     if listed.len() > most {
@@ -124,18 +129,18 @@ fn entries(answer: &Value, most: usize) -> Result<Vec<ClientEntry>, PeerError> {
 }
 
 /// Reads the answer of a client, which may be anything.
-pub(crate) fn content(answer: &Value, most: usize) -> Result<Content, PeerError> {
+pub(crate) fn content(answer: &Value, most: usize) -> Result<Content, ClientRequestError> {
     let data = answer.get("data").and_then(Value::as_str);
-    let data = data.ok_or_else(|| PeerError::Unusable("it has no data".to_owned()))?;
+    let data = data.ok_or_else(|| ClientRequestError::Unusable("it has no data".to_owned()))?;
     let bytes = match answer.get("encoding").and_then(Value::as_str) {
         Some("utf-8") => data.as_bytes().to_vec(),
         Some("base64") => STANDARD
             .decode(data)
-            .map_err(|_| PeerError::Unusable("its data is not base64".to_owned()))?,
-        _ => return Err(PeerError::Unusable("its encoding is unknown".to_owned())),
+            .map_err(|_| ClientRequestError::Unusable("its data is not base64".to_owned()))?,
+        _ => return Err(ClientRequestError::Unusable("its encoding is unknown".to_owned())),
     };
     if bytes.len() > most {
-        return Err(PeerError::Unusable(format!("it is longer than {most} bytes")));
+        return Err(ClientRequestError::Unusable(format!("it is longer than {most} bytes")));
     }
     let content_type = answer.get("contentType").and_then(Value::as_str);
     Ok(Content {
@@ -148,7 +153,7 @@ pub(crate) fn content(answer: &Value, most: usize) -> Result<Content, PeerError>
 /// say why there is none.
 pub(crate) async fn fill(
     inbox: &mpsc::Sender<Message>,
-    limits: ClientReads,
+    limits: ReadLimits,
     author: Option<&ClientId>,
     attachments: &mut [Attachment],
 ) {
@@ -169,7 +174,7 @@ pub(crate) async fn fill(
             match author {
                 Some(author) => match tokio::time::timeout_at(deadline, read(inbox, author, uri, limits.bytes)).await {
                     Ok(read) => read.map_err(|error| error.to_string()),
-                    Err(_) => Err(PeerError::TimedOut.to_string()),
+                    Err(_) => Err(ClientRequestError::TimedOut.to_string()),
                 },
                 None => Err("nobody is known who could read it".to_owned()),
             }
@@ -236,8 +241,13 @@ mod tests {
             "what is neither is left out"
         );
         for odd in [json!({}), json!([]), json!({ "entries": [{ "type": "file" }] })] {
-            assert!(matches!(super::entries(&odd, 3), Err(PeerError::Unusable(_))), "{odd}");
+            assert!(
+                matches!(super::entries(&odd, 3), Err(ClientRequestError::Unusable(_))),
+                "{odd}"
+            );
         }
-        assert!(matches!(super::entries(&listed, 2), Err(PeerError::Unusable(why)) if why.contains("more than 2")));
+        assert!(
+            matches!(super::entries(&listed, 2), Err(ClientRequestError::Unusable(why)) if why.contains("more than 2"))
+        );
     }
 }

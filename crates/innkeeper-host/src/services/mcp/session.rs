@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::content::Listed;
 use super::sampling::{APP_SAMPLES, Samples};
 use super::{
-    Arguments, Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported,
-    ServerWish, SessionServers, offers,
+    Arguments, Asking, CallHandler, CallOutcome, DesiredServer, McpError, McpPrompt, McpResource, McpTool,
+    PromptMessages, ReportedStatuses, SessionServers, offers,
 };
 use crate::agent::ToolContent;
 use crate::services::contents::SessionContents;
@@ -198,7 +198,7 @@ impl Mcp {
     }
 
     /// What was last reported of a server, if it is to run at all.
-    pub(crate) fn standing(&self, server: &str) -> Option<super::Standing> {
+    pub(crate) fn standing(&self, server: &str) -> Option<super::ServerStatusText> {
         let link = self.wanting(server)?;
         Some(link.reported.of(server))
     }
@@ -267,7 +267,7 @@ impl Mcp {
         &self,
         tool: &McpTool,
         arguments: Arguments,
-        during: &dyn During,
+        during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError> {
         match self.wanting(&tool.server) {
             Some(link) => link.servers.call(&tool.server, &tool.tool, arguments, during).await,
@@ -299,7 +299,7 @@ pub(crate) struct SessionLink {
     pub(crate) servers: Arc<dyn SessionServers>,
     /// The session's URI.
     session: Arc<str>,
-    reported: Reported,
+    reported: ReportedStatuses,
     /// What is kept of results that are too large for a turn.
     contents: SessionContents,
     wanted: RwLock<Arc<[String]>>,
@@ -315,7 +315,7 @@ impl SessionLink {
     pub(crate) fn new(
         servers: Arc<dyn SessionServers>,
         session: Arc<str>,
-        reported: Reported,
+        reported: ReportedStatuses,
         contents: SessionContents,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -339,9 +339,9 @@ impl SessionLink {
     }
 
     /// What people allowed one start of a server, they did not allow another one: it may be something else.
-    pub(crate) fn forget_changed(&self, before: &[ServerWish], wishes: &[ServerWish]) {
+    pub(crate) fn forget_changed(&self, before: &[DesiredServer], wishes: &[DesiredServer]) {
         self.may_sample().retain(|(id, _), _| {
-            let of = |wishes: &[ServerWish]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();
+            let of = |wishes: &[DesiredServer]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();
             of(wishes).is_some_and(|wish| of(before).as_ref() == Some(&wish))
         });
     }

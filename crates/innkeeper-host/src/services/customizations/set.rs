@@ -14,7 +14,7 @@ use crate::services::resources::{Content, Entry, ResourceError};
 /// Everything that a session brings along. In every list, whatever comes first wins over what has the
 /// same name and comes later.
 #[derive(Clone)]
-pub struct Kit {
+pub struct CustomizationSet {
     /// Agents that a message can choose, or that a model can delegate to.
     pub agents: Vec<CustomAgent>,
     /// Skills and commands.
@@ -36,7 +36,7 @@ pub struct Kit {
     pub shadows: Shadows,
 }
 
-impl Default for Kit {
+impl Default for CustomizationSet {
     fn default() -> Self {
         Self {
             agents: Vec::new(),
@@ -52,9 +52,9 @@ impl Default for Kit {
     }
 }
 
-impl fmt::Debug for Kit {
+impl fmt::Debug for CustomizationSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kit")
+        f.debug_struct("CustomizationSet")
             .field("agents", &self.agents.len())
             .field("skills", &self.skills.len())
             .field("prompts", &self.prompts.len())

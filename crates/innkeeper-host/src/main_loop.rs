@@ -10,6 +10,7 @@ pub(crate) mod durability;
 pub(crate) mod message;
 mod perform;
 pub(crate) mod recovery;
+pub(crate) mod requests;
 pub(crate) mod task;
 
 pub(crate) use message::Message;

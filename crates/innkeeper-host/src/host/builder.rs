@@ -17,6 +17,7 @@ use crate::agent::Agent;
 use crate::limits::Limits;
 use crate::main_loop::durability::PendingEffects;
 use crate::main_loop::message::Message;
+use crate::main_loop::requests::RequestTickets;
 use crate::main_loop::task::{FailureInjection, HostTask};
 use crate::services::completions::{Files, NoFiles};
 use crate::services::contents::{ContentLimits, Contents, MemoryContents};
@@ -295,7 +296,7 @@ impl HostBuilder {
             held: Vec::new(),
             taken: VecDeque::new(),
             missed: Arc::default(),
-            look_ups: VecDeque::new(),
+            requests: RequestTickets::default(),
             app_requests: AppRequests::default(),
             pending: PendingEffects::default(),
             read_only: self.read_only,
@@ -304,7 +305,6 @@ impl HostBuilder {
             problem: Arc::clone(&handle.problem),
             loads: Arc::new(Semaphore::new(LOADS)),
             first_effects,
-            parked: HashMap::new(),
             panicked: false,
             poisoned: HashSet::new(),
             renders: HashMap::new(),

@@ -12,6 +12,7 @@ use innkeeper_core::frame::encode_error;
 use innkeeper_core::stored::{ActionRecord, Batch, Record};
 use innkeeper_core::{ConnId, Effect, Outgoing, RpcError, Seq, error::code};
 
+use crate::main_loop::requests::request_of;
 use crate::main_loop::task::HostTask;
 use crate::services::journal::{Appended, JournalError, RESERVED};
 
@@ -121,6 +122,7 @@ fn log_bytes(effects: &[Effect]) -> usize {
 impl HostTask {
     /// Persists the actions and records among these effects, then performs the effects.
     pub(crate) fn submit(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
+        self.requests.note_continued(effects);
         let seq = self.core.seq();
         // Numbers are reserved before they run out, even if there is nothing else to persist.
         let is_due = self.is_writable() && seq.0 >= self.pending.reserved_for.0 + RESERVED / 2;
@@ -201,6 +203,9 @@ impl HostTask {
     }
 
     fn refuse(&mut self, effect: Effect, message: &str) {
+        if let Some((conn, id)) = request_of(&effect) {
+            drop(self.requests.take(conn, id));
+        }
         match effect {
             Effect::Publish {
                 frame,
@@ -221,20 +226,8 @@ impl HostTask {
                 answer: Some((conn, id)),
                 ..
             } => {
-                self.look_ups.pop_front();
                 let error = RpcError::new(code::INTERNAL_ERROR, message);
                 self.push(conn, Outgoing::Text(encode_error(Some(&id), &error)));
-            }
-            Effect::LookUp { .. }
-            | Effect::List { .. }
-            | Effect::Import { .. }
-            | Effect::ListDeleted { .. }
-            | Effect::UndoDeletion { .. }
-            | Effect::Resource { .. }
-            | Effect::McpResource { .. }
-            | Effect::AskMcpServer { .. }
-            | Effect::OpenWatch { .. } => {
-                self.look_ups.pop_front();
             }
             _ => {}
         }

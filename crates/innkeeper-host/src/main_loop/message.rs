@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use innkeeper_core::repository::RepositoryState;
 use innkeeper_core::{
-    AgentProfile, ChannelId, ClientId, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
+    AgentProfile, ChannelId, ClientId, Command, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
 };
 use serde_json::{Map, Value};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::agent::runtime::event_queue::EventQueue;
+use crate::main_loop::requests::RequestTicket;
 use crate::net::outbox::Outbox;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::customizations::DiscoveryReport;
@@ -27,11 +28,12 @@ pub(crate) enum Message {
     Logs { taken: oneshot::Sender<()> },
     /// An agent produced something.
     Events(Arc<EventQueue>),
-    /// A request for the core, and its place among those of its connection.
+    /// A request for the core.
     Request {
         conn: ConnId,
-        input: Input,
-        in_flight: OwnedSemaphorePermit,
+        id: RequestId,
+        command: Command,
+        ticket: RequestTicket,
     },
     /// A transport was accepted.
     Attach {

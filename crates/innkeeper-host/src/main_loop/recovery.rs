@@ -68,13 +68,12 @@ impl HostTask {
         self.drivers.clear();
         self.held.clear();
         self.taken.clear();
-        self.look_ups.clear();
+        self.requests.clear();
         self.renders.clear();
         self.watches.clear();
         self.followed.clear();
         self.repositories.clear();
         self.servers.clear();
-        self.parked.clear();
         let unsettled = lease.unsettled.clone();
         let opening = opening(lease, &*self.journal, &self.core, read_only.clone());
         let Some(opening) = opening else {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use innkeeper_core::frame::{encode_error, encode_result};
 use innkeeper_core::{
-    ChannelId, ConnId, Effect, HostCore, Input, Now, Outgoing, PromptPlan, RpcError, Subscriber, error::code,
+    ChannelId, Effect, HostCore, Input, Now, Outgoing, PromptPlan, RpcError, Subscriber, error::code,
 };
-use tokio::sync::{OwnedSemaphorePermit, RwLock, mpsc, oneshot};
+use tokio::sync::{RwLock, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +23,7 @@ use crate::main_loop::connections::Slot;
 use crate::main_loop::durability::PendingEffects;
 use crate::main_loop::message::Message;
 use crate::main_loop::recovery::REVIVE_INTERVAL;
+use crate::main_loop::requests::RequestTickets;
 use crate::net::close::Close;
 use crate::services::completions::Files;
 use crate::services::contents::Contents;
@@ -77,8 +78,8 @@ pub(crate) struct HostTask {
     pub(crate) taken: VecDeque<Input>,
     /// Queues whose bell did not fit into the inbox.
     pub(crate) missed: MissedWakes,
-    /// The places of requests that are looked up and not answered yet, in the order of their effects.
-    pub(crate) look_ups: VecDeque<OwnedSemaphorePermit>,
+    /// The tickets of requests that are not answered yet.
+    pub(crate) requests: RequestTickets,
     /// The requests of apps to the model.
     pub(crate) app_requests: AppRequests,
     /// What the journal is keeping, and what comes after it.
@@ -95,8 +96,6 @@ pub(crate) struct HostTask {
     pub(crate) loads: Arc<tokio::sync::Semaphore>,
     pub(crate) started: Instant,
     pub(crate) stopping: Option<oneshot::Sender<()>>,
-    /// The places of requests that wait for something to come back from the store.
-    pub(crate) parked: HashMap<ConnId, Vec<OwnedSemaphorePermit>>,
     /// Whether the core failed in the middle of an input since it was last replaced.
     pub(crate) panicked: bool,
     /// What could not be taken into memory without failing.
@@ -218,10 +217,9 @@ impl HostTask {
                 tracing::debug!(left, stay = before - left, "idle sessions left memory");
             }
         }
-        let core = &self.core;
-        self.parked.retain(|conn, _| core.is_parked(*conn));
         busy |= !effects.is_empty();
         self.submit(effects)?;
+        self.requests.release_continued(&self.core);
         Ok(busy)
     }
 
@@ -278,33 +276,21 @@ impl HostTask {
                 self.take_logs(now, effects);
                 let _ = taken.send(());
             }
-            Message::Request { conn, input, in_flight } => {
+            Message::Request {
+                conn,
+                id,
+                command,
+                ticket,
+            } => {
                 let before = effects.len();
-                self.handle_input(now, input, effects);
-                let is_looked_up = effects.get(before..).is_some_and(|new| {
-                    new.iter().any(|effect| {
-                        matches!(
-                            effect,
-                            Effect::LookUp { .. }
-                                | Effect::List { .. }
-                                | Effect::Import { .. }
-                                | Effect::ListDeleted { .. }
-                                | Effect::UndoDeletion { .. }
-                                | Effect::Resource { .. }
-                                | Effect::McpResource { .. }
-                                | Effect::OpenWatch { .. }
-                                | Effect::AskMcpServer { .. }
-                                | Effect::McpToken { answer: Some(_), .. }
-                        )
-                    })
-                });
-                if is_looked_up {
-                    // It keeps its place among the requests of its connection until it is answered.
-                    self.look_ups.push_back(in_flight);
-                } else if self.core.is_parked(conn) {
-                    // Or until what it waits for is there.
-                    self.parked.entry(conn).or_default().push(in_flight);
-                }
+                let request = Input::Request {
+                    conn,
+                    id: id.clone(),
+                    command,
+                };
+                self.handle_input(now, request, effects);
+                let new = effects.get(before..).unwrap_or_default();
+                self.requests.hold(&self.core, new, conn, &id, ticket);
             }
             Message::Events(queue) => self.take_events(now, &queue, effects),
             Message::Attach { principal, reply } => {

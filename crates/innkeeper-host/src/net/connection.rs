@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use innkeeper_core::frame::encode_error;
-use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, Scope, Wire, error::code};
+use innkeeper_core::{Command, ConnId, Input, Outgoing, Principal, RequestId, RpcError, Scope, Wire, error::code};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
@@ -45,7 +45,7 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         inbox: host.inbox(),
         outbox: Arc::clone(&outbox),
         budget: Budget::new(&host.limits()),
-        in_flight: Arc::new(Semaphore::new(host.limits().requests_in_flight)),
+        tickets: Arc::new(Semaphore::new(host.limits().requests_in_flight)),
         limits: host.limits(),
         files: may_drive.then(|| host.files()),
     };
@@ -74,8 +74,8 @@ struct Reader<S> {
     inbox: mpsc::Sender<Message>,
     outbox: Arc<Outbox>,
     budget: Budget,
-    /// Places for requests that are read and not handled yet.
-    in_flight: Arc<Semaphore>,
+    /// Tickets for requests in flight.
+    tickets: Arc<Semaphore>,
     limits: Arc<Limits>,
     /// Looks at working directories, for a connection that may name some.
     files: Option<Arc<dyn Files>>,
@@ -128,12 +128,7 @@ impl<S: Source> Reader<S> {
                         self.answer(Some(&id), &error);
                         return Some(());
                     }
-                    self.send_request(Input::Request {
-                        conn: self.conn,
-                        id,
-                        command,
-                    })
-                    .await
+                    self.send_request(id, command).await
                 }
                 Err(error) => {
                     self.answer(Some(&id), &error);
@@ -172,7 +167,7 @@ impl<S: Source> Reader<S> {
         }
     }
 
-    fn request(&self, name: &str, params: Option<&RawValue>) -> Result<innkeeper_core::Command, RpcError> {
+    fn request(&self, name: &str, params: Option<&RawValue>) -> Result<Command, RpcError> {
         let method = methods::find(name).ok_or_else(|| RpcError::method_not_found(name))?;
         let parse = match method.route {
             Route::Core(parse) => parse,
@@ -180,7 +175,7 @@ impl<S: Source> Reader<S> {
                 let params = params.unwrap_or(RawValue::NULL);
                 methods::check_channel(method, params)?;
                 let request = methods::mcp_request(name, params)?;
-                return Ok(innkeeper_core::Command::Mcp(Box::new(request)));
+                return Ok(Command::Mcp(Box::new(request)));
             }
             Route::Dispatch | Route::Unsubscribe | Route::McpNotification => {
                 return Err(RpcError::invalid_request(format!(
@@ -223,15 +218,16 @@ impl<S: Source> Reader<S> {
             .ok()
     }
 
-    /// Sends a request, once few enough of this connection's wait: until then nothing more is read,
-    /// and the peer's own socket pushes back.
-    async fn send_request(&mut self, input: Input) -> Option<()> {
-        let in_flight = Arc::clone(&self.in_flight).acquire_owned().await.ok()?;
+    /// Sends a request once the connection has a free ticket. Until then nothing more is read, and the socket of the
+    /// client pushes back.
+    async fn send_request(&mut self, id: RequestId, command: Command) -> Option<()> {
+        let ticket = Arc::clone(&self.tickets).acquire_owned().await.ok()?;
         self.inbox
             .send(Message::Request {
                 conn: self.conn,
-                input,
-                in_flight,
+                id,
+                command,
+                ticket,
             })
             .await
             .ok()
@@ -241,7 +237,7 @@ impl<S: Source> Reader<S> {
         self.inbox.send(Message::Core(input)).await.ok()
     }
 
-    fn answer(&self, id: Option<&innkeeper_core::RequestId>, error: &RpcError) {
+    fn answer(&self, id: Option<&RequestId>, error: &RpcError) {
         self.outbox.push(Outgoing::Text(encode_error(id, error)));
     }
 }

@@ -22,7 +22,7 @@ impl HostTask {
     /// Looks something up beside the main loop. The answer comes back as a message; when its
     /// connection is gone by then, nobody hears it.
     pub(crate) fn look_up(&mut self, conn: ConnId, id: RequestId, what: LookUp) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -58,7 +58,7 @@ impl HostTask {
                 }
             };
             let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 }

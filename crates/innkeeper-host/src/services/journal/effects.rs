@@ -70,7 +70,7 @@ impl HostTask {
 
     /// Lists sessions for somebody.
     pub(crate) fn list(&mut self, conn: ConnId, id: RequestId, page: ListPage) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -84,13 +84,13 @@ impl HostTask {
                 outcome,
             };
             let _ = inbox.send(Message::Core(listed)).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 
     /// Takes a session in for somebody.
     pub(crate) fn import(&mut self, conn: ConnId, id: RequestId, text: String) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -103,7 +103,7 @@ impl HostTask {
             drop(importing);
             let input = Input::Imported { conn, id, outcome };
             let _ = inbox.send(Message::Imported { generation, input }).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
 impl HostTask {
     /// Lists for somebody the sessions whose deletion can be undone.
     pub(crate) fn list_deleted(&mut self, conn: ConnId, id: RequestId) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -128,13 +128,13 @@ impl HostTask {
                 Err(error) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
             };
             let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 
     /// Undoes the deletion of a session for somebody.
     pub(crate) fn undo_deletion(&mut self, conn: ConnId, id: RequestId, uri: String) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -147,7 +147,7 @@ impl HostTask {
             drop(importing);
             let input = Input::Imported { conn, id, outcome };
             let _ = inbox.send(Message::Imported { generation, input }).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 

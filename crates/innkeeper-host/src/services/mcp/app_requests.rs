@@ -17,7 +17,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(600);
 impl HostTask {
     /// Has a turn found for a request. The answer comes back as a message.
     pub(crate) fn sample_for_app(&mut self, conn: ConnId, id: RequestId, session: ChannelId, what: ToServer) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -59,7 +59,7 @@ impl HostTask {
             };
             let outcome = outcome.and_then(|value| fitting(what.method, value, most));
             let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 

@@ -153,7 +153,7 @@ impl HostTask {
         let Some((conn, id)) = answer else {
             return;
         };
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -163,7 +163,7 @@ impl HostTask {
             }
             let outcome = Ok(Value::Object(serde_json::Map::new()));
             let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 
@@ -172,7 +172,7 @@ impl HostTask {
         if what.method == CREATE_MESSAGE {
             return self.sample_for_app(conn, id, session, what);
         }
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -201,7 +201,7 @@ impl HostTask {
                 .and_then(|outcome| outcome.map_err(rpc_error))
                 .and_then(|value| fitting(method, value, most));
             let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 

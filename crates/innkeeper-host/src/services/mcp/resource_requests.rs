@@ -15,7 +15,7 @@ impl HostTask {
     /// Reads what a server of one of these sessions offers, or says what it is. The answer comes back as a
     /// message.
     pub(crate) fn mcp_resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, sessions: &[ChannelId]) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -26,7 +26,7 @@ impl HostTask {
             let serving = in_time(method, time, serve(&servers, op, most));
             let outcome = serving.await.and_then(|outcome| outcome);
             let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 }

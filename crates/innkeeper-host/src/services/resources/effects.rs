@@ -91,15 +91,8 @@ pub(crate) struct WatchOpened {
 
 impl HostTask {
     /// Does something with resources. The answer comes back as a message.
-    pub(crate) fn resource(
-        &mut self,
-        conn: ConnId,
-        id: RequestId,
-        op: ResourceOp,
-        reaches: Vec<Reach>,
-        sight: &VisibleSessions,
-    ) {
-        let in_flight = self.look_ups.pop_front();
+    pub(crate) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>, sight: &VisibleSessions) {
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -163,7 +156,7 @@ impl HostTask {
                 }
             };
             let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 
@@ -176,7 +169,7 @@ impl HostTask {
         spec: Box<WatchSpec>,
         reaches: Vec<Reach>,
     ) {
-        let in_flight = self.look_ups.pop_front();
+        let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
@@ -198,7 +191,7 @@ impl HostTask {
                 outcome,
             };
             let _ = inbox.send(Message::WatchOpened(Box::new(opened))).await;
-            drop(in_flight);
+            drop(ticket);
         });
     }
 

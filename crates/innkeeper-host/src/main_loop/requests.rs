@@ -1,0 +1,201 @@
+//! Tickets of requests. A ticket is the place of a request among the requests in flight of its connection, and the
+//! connection reads no more requests while all of its tickets are taken.
+
+use std::collections::HashMap;
+
+use innkeeper_core::{ConnId, Effect, HostCore, RequestId};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The place of a request among the requests in flight of its connection. Dropping it frees the place.
+pub(crate) type RequestTicket = OwnedSemaphorePermit;
+
+/// The tickets of requests that are not answered yet, by request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTickets {
+    /// A list, because a client may use an id twice.
+    held: HashMap<(ConnId, String), Vec<HeldTicket>>,
+    /// How many requests wait for the core to load their session.
+    parked: usize,
+}
+
+#[derive(Debug)]
+struct HeldTicket {
+    ticket: RequestTicket,
+    /// The core has parked the request until its session is loaded.
+    is_parked: bool,
+}
+
+impl RequestTickets {
+    /// Holds the ticket of a request that the core has just handled, if its answer is still to come: from an effect,
+    /// or from the core once the session of the request is loaded.
+    pub(crate) fn hold(
+        &mut self,
+        core: &HostCore,
+        effects: &[Effect],
+        conn: ConnId,
+        id: &RequestId,
+        ticket: RequestTicket,
+    ) {
+        let is_deferred = effects.iter().any(|effect| request_of(effect) == Some((conn, id)));
+        let is_parked = !is_deferred && core.is_parked(conn);
+        if is_deferred || is_parked {
+            self.parked += usize::from(is_parked);
+            let tickets = self.held.entry(key(conn, id)).or_default();
+            tickets.push(HeldTicket { ticket, is_parked });
+        }
+    }
+
+    /// Takes the ticket of a request whose effect is performed or refused.
+    pub(crate) fn take(&mut self, conn: ConnId, id: &RequestId) -> Option<RequestTicket> {
+        let key = key(conn, id);
+        let tickets = self.held.get_mut(&key)?;
+        let held = tickets.pop();
+        if tickets.is_empty() {
+            self.held.remove(&key);
+        }
+        let held = held?;
+        self.parked -= usize::from(held.is_parked);
+        Some(held.ticket)
+    }
+
+    /// Notes which parked requests have continued with one of these effects. They keep their tickets until the effect
+    /// is performed.
+    pub(crate) fn note_continued(&mut self, effects: &[Effect]) {
+        if self.parked == 0 {
+            return;
+        }
+        for (conn, id) in effects.iter().filter_map(request_of) {
+            let parked = self.held.get_mut(&key(conn, id)).into_iter().flatten();
+            for held in parked.filter(|held| held.is_parked) {
+                held.is_parked = false;
+                self.parked -= 1;
+            }
+        }
+    }
+
+    /// Drops the tickets of requests that are not parked any more.
+    pub(crate) fn release_continued(&mut self, core: &HostCore) {
+        if self.parked == 0 {
+            return;
+        }
+        self.held.retain(|(conn, _), tickets| {
+            tickets.retain(|held| !held.is_parked || core.is_parked(*conn));
+            !tickets.is_empty()
+        });
+        let tickets = self.held.values().flatten();
+        self.parked = tickets.filter(|held| held.is_parked).count();
+    }
+
+    /// Drops all tickets, because the core is replaced.
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+        self.parked = 0;
+    }
+}
+
+fn key(conn: ConnId, id: &RequestId) -> (ConnId, String) {
+    (conn, id.as_json().to_owned())
+}
+
+/// Returns the request that an effect answers outside of the core.
+pub(crate) fn request_of(effect: &Effect) -> Option<(ConnId, &RequestId)> {
+    match effect {
+        Effect::LookUp { conn, id, .. }
+        | Effect::List { conn, id, .. }
+        | Effect::Import { conn, id, .. }
+        | Effect::ListDeleted { conn, id }
+        | Effect::UndoDeletion { conn, id, .. }
+        | Effect::Resource { conn, id, .. }
+        | Effect::McpResource { conn, id, .. }
+        | Effect::OpenWatch { conn, id, .. }
+        | Effect::AskMcpServer { conn, id, .. }
+        | Effect::McpToken {
+            answer: Some((conn, id)),
+            ..
+        } => Some((*conn, id)),
+        Effect::Publish { .. }
+        | Effect::Keep(_)
+        | Effect::Load { .. }
+        | Effect::LoadTurns { .. }
+        | Effect::Notify { .. }
+        | Effect::ExportLogs { .. }
+        | Effect::Send { .. }
+        | Effect::Close { .. }
+        | Effect::OpenChat(_)
+        | Effect::StartTurn { .. }
+        | Effect::CancelTurn { .. }
+        | Effect::Reply { .. }
+        | Effect::StartSubagent(_)
+        | Effect::RenderPrompt { .. }
+        | Effect::PurgeDeleted { .. }
+        | Effect::CloseWatch { .. }
+        | Effect::FollowCustomizations { .. }
+        | Effect::ForgetCustomizations { .. }
+        | Effect::FollowRepository { .. }
+        | Effect::LookAtRepositoryAgain { .. }
+        | Effect::ForgetRepository { .. }
+        | Effect::WantMcpServers { .. }
+        | Effect::ListTools { .. }
+        | Effect::SessionGone { .. }
+        | Effect::ChatsMoved(_)
+        | Effect::ForgetMcpServers { .. }
+        | Effect::McpToken { answer: None, .. }
+        | Effect::AppTurn { .. }
+        | Effect::TellMcpServer { .. }
+        | Effect::CloseChat { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use innkeeper_core::CoreConfig;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const CONN: ConnId = ConnId { slot: 1, generation: 1 };
+
+    fn listing(id: u64) -> Effect {
+        Effect::ListDeleted {
+            conn: CONN,
+            id: RequestId::number(id),
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_held_until_the_effect_of_its_request_is_performed() {
+        let core = HostCore::new(CoreConfig::default(), Vec::new(), innkeeper_core::Seq(0));
+        let places = Arc::new(Semaphore::new(3));
+        let mut take_place = || Arc::clone(&places).try_acquire_owned().expect("a free place");
+        let mut tickets = RequestTickets::default();
+        tickets.hold(&core, &[listing(1)], CONN, &RequestId::number(1), take_place());
+        tickets.hold(&core, &[listing(2)], CONN, &RequestId::number(2), take_place());
+        // The core has answered the third request itself.
+        tickets.hold(&core, &[], CONN, &RequestId::number(3), take_place());
+        assert_eq!(places.available_permits(), 1);
+        // In any order, and never the ticket of another request.
+        assert!(tickets.take(CONN, &RequestId::number(3)).is_none());
+        assert!(tickets.take(CONN, &RequestId::number(2)).is_some());
+        assert!(tickets.take(CONN, &RequestId::number(2)).is_none());
+        assert_eq!(places.available_permits(), 2);
+        assert!(tickets.take(CONN, &RequestId::number(1)).is_some());
+        assert_eq!(places.available_permits(), 3);
+    }
+
+    #[test]
+    fn a_request_id_that_is_used_twice_has_two_tickets() {
+        let core = HostCore::new(CoreConfig::default(), Vec::new(), innkeeper_core::Seq(0));
+        let places = Arc::new(Semaphore::new(2));
+        let mut tickets = RequestTickets::default();
+        for _ in 0..2 {
+            let ticket = Arc::clone(&places).try_acquire_owned().expect("a free place");
+            tickets.hold(&core, &[listing(1)], CONN, &RequestId::number(1), ticket);
+        }
+        assert!(tickets.take(CONN, &RequestId::number(1)).is_some());
+        assert_eq!(places.available_permits(), 1);
+        tickets.clear();
+        assert_eq!(places.available_permits(), 2);
+    }
+}

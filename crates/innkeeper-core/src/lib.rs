@@ -47,6 +47,7 @@ pub use protocol::dialect::extension::{Catalogue, ELICITATION, OptIn, OptIns};
 pub use protocol::dialect::{Dialect, ProtocolVersion};
 pub use protocol::error::RpcError;
 pub use protocol::frame::{ActionFrame, Outgoing, Wire};
+pub use protocol::method_scopes::{METHOD_SCOPES, scope_of};
 pub use protocol::request::{Command, RequestId};
 pub use protocol::{action_table as action, decode, error, frame, request, snapshot, uri};
 pub use resources::{self as resource, content, data_uri};

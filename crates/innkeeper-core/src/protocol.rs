@@ -6,6 +6,7 @@ pub mod decode;
 pub(crate) mod dialect;
 pub mod error;
 pub mod frame;
+pub(crate) mod method_scopes;
 pub mod request;
 pub mod snapshot;
 pub mod uri;

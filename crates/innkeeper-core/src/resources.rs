@@ -23,6 +23,7 @@ use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::RpcError;
+use crate::protocol::method_scopes::scope_of;
 use crate::protocol::request::RequestId;
 
 /// The scheme of what MCP servers let read, with its colon. Such a URI is the host's own: whoever sees the
@@ -185,11 +186,7 @@ impl ResourceOp {
 
     /// The scope it needs: who may only look never writes.
     pub fn scope(&self) -> Scope {
-        match self {
-            Self::Read { .. } | Self::List { .. } | Self::Resolve { .. } => Scope::View,
-            Self::Write(_) | Self::Copy(_) | Self::Move(_) | Self::Delete { .. } | Self::Mkdir { .. } => Scope::Drive,
-            Self::Keep(_) => Scope::Admin,
-        }
+        scope_of(self.method())
     }
 }
 

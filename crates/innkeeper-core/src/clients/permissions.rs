@@ -4,6 +4,7 @@ use crate::chat::approval::ApprovalCommand;
 use crate::clients::access::Scope;
 use crate::core::Host;
 use crate::protocol::error::{RpcError, code};
+use crate::protocol::method_scopes::scope_of;
 use crate::protocol::request::Command;
 use crate::resources::{GrantCommand, ResourceOp};
 
@@ -27,36 +28,12 @@ impl Host {
 
 /// Refuses what a connection's credential does not allow.
 fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
-    let (what, needed) = match command {
-        Command::CreateSession(_) => ("createSession", Scope::Drive),
-        Command::DisposeSession { .. } => ("disposeSession", Scope::Drive),
-        Command::ListDeletedSessions => ("innkeeper/listDeletedSessions", Scope::Drive),
-        Command::RestoreSession { .. } => ("innkeeper/restoreSession", Scope::Drive),
-        Command::ImportSession { .. } => ("innkeeper/importSession", Scope::Admin),
-        Command::CreateChat(_) => ("createChat", Scope::Drive),
-        Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
-        Command::MoveChat(_) => ("moveChat", Scope::Drive),
-        Command::Authenticate(_) => ("authenticate", Scope::Drive),
-        Command::Mcp(request) => (request.method.name, request.method.scope),
-        Command::Resource(op) => (op.method(), op.scope()),
-        Command::Grants(_) => ("deciding about resources", Scope::Admin),
-        Command::Approvals(_) => ("deciding about approvals", Scope::Admin),
-        Command::Ping
-        | Command::Initialize(_)
-        | Command::Reconnect(_)
-        | Command::Subscribe(_)
-        | Command::ListSessions(_)
-        | Command::FetchTurns { .. }
-        | Command::Completions(_)
-        | Command::ResolveSessionConfig(_)
-        | Command::RequestResource { .. }
-        | Command::WatchResource(_)
-        | Command::SessionConfigCompletions(_) => return Ok(()),
-    };
+    let method = command.method();
+    let needed = scope_of(method);
     if held >= needed {
         Ok(())
     } else {
-        Err(RpcError::needs_scope(what, needed, held))
+        Err(RpcError::needs_scope(method, needed, held))
     }
 }
 

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::wire;
 use super::{ServerList, ToServer};
-use crate::clients::access::Scope;
 use crate::core::{Cx, Host};
 use crate::effect::{Effect, Subscriber};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
+use crate::protocol::method_scopes::scope_of;
 use crate::protocol::request::RequestId;
 
 /// A method of MCP that clients may use.
@@ -23,8 +23,6 @@ pub struct AppMethod {
     /// Its name on the wire.
     pub name: &'static str,
     /// The scope it needs: looking at lists is for everybody. What makes a server do something is not, and
-    /// reading is up to the server: it may fetch, or run anything.
-    pub scope: Scope,
     /// What has to be published for it.
     promise: Promise,
 }
@@ -37,20 +35,20 @@ enum Promise {
     Sampling,
 }
 
-const fn method(name: &'static str, scope: Scope, promise: Promise) -> AppMethod {
-    AppMethod { name, scope, promise }
+const fn method(name: &'static str, promise: Promise) -> AppMethod {
+    AppMethod { name, promise }
 }
 
 /// All of them (MCP-15). The last one is a notification.
 pub const APP_METHODS: [AppMethod; 8] = [
-    method("tools/list", Scope::View, Promise::Tools),
-    method("tools/call", Scope::Drive, Promise::Tools),
-    method("resources/list", Scope::View, Promise::Resources),
-    method("resources/templates/list", Scope::View, Promise::Resources),
-    method("resources/read", Scope::Drive, Promise::Resources),
-    method("logging/setLevel", Scope::Drive, Promise::Logging),
-    method("sampling/createMessage", Scope::Drive, Promise::Sampling),
-    method(MESSAGE, Scope::Drive, Promise::Logging),
+    method("tools/list", Promise::Tools),
+    method("tools/call", Promise::Tools),
+    method("resources/list", Promise::Resources),
+    method("resources/templates/list", Promise::Resources),
+    method("resources/read", Promise::Resources),
+    method("logging/setLevel", Promise::Logging),
+    method("sampling/createMessage", Promise::Sampling),
+    method(MESSAGE, Promise::Logging),
 ];
 
 /// A line of a log, in either direction.
@@ -95,7 +93,7 @@ impl Host {
     /// Hands a notification on to its server. What is wrong with it nobody hears.
     pub(crate) fn tell_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, request: McpRequest) {
         let scope = self.conns.get(&conn).map(|conn| conn.principal.scope);
-        let may = scope.is_some_and(|scope| scope >= request.method.scope);
+        let may = scope.is_some_and(|scope| scope >= scope_of(request.method.name));
         if let (true, Ok((session, what))) = (may, self.let_through(conn, request)) {
             let what = Box::new(what);
             cx.effects.push(Effect::TellMcpServer { session, what });

@@ -5,7 +5,7 @@
 //! something that never comes.
 
 use innkeeper_core::decode::{decode_action, plain};
-use innkeeper_core::{Command, Dispatch, RpcError, Scope, uri};
+use innkeeper_core::{Command, Dispatch, RpcError, Scope, scope_of, uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -40,10 +40,15 @@ pub struct Method {
     pub name: &'static str,
     /// What `params.channel` names.
     pub channel: Target,
-    /// The scope it needs.
-    pub scope: Scope,
     /// Who handles it.
     pub route: Route,
+}
+
+impl Method {
+    /// Returns the scope that a connection needs for this method.
+    pub fn scope(&self) -> Scope {
+        scope_of(self.name)
+    }
 }
 
 /// What a method's `channel` names (TRN-05, TRN-06).
@@ -72,80 +77,68 @@ pub enum Route {
     Unsupported,
 }
 
-const fn row(name: &'static str, channel: Target, scope: Scope, route: Route) -> Method {
-    Method {
-        name,
-        channel,
-        scope,
-        route,
-    }
+const fn row(name: &'static str, channel: Target, route: Route) -> Method {
+    Method { name, channel, route }
 }
 
-/// The table. Scopes of core requests are enforced by the core; they stand here so that one look
-/// tells all.
+/// The table. The scope of each method is in [`METHOD_SCOPES`](innkeeper_core::METHOD_SCOPES), which the core enforces.
 pub const METHODS: &[Method] = {
     use Route::{Core, Dispatch, Mcp, McpNotification, Unsubscribe, Unsupported};
-    use Scope::{Admin, Drive, View};
     use Target::{Named, Root};
     &[
-        row("initialize", Root, View, Core(initialize)),
-        row("reconnect", Root, View, Core(reconnect)),
-        row("ping", Root, View, Core(ping)),
-        row("subscribe", Named, View, Core(subscribe)),
-        row("unsubscribe", Named, View, Unsubscribe),
-        row("dispatchAction", Named, Drive, Dispatch),
-        row("listSessions", Root, View, Core(list_sessions)),
-        row("createSession", Named, Drive, Core(create_session)),
-        row("disposeSession", Named, Drive, Core(dispose_session)),
-        row("createChat", Named, Drive, Core(create_chat)),
-        row("disposeChat", Named, Drive, Core(dispose_chat)),
-        row("moveChat", Named, Drive, Core(move_chat)),
-        row("fetchTurns", Named, View, Core(fetch_turns)),
-        row("completions", Named, View, Core(completions)),
-        row("resolveSessionConfig", Root, View, Core(resolve_session_config)),
-        row("sessionConfigCompletions", Root, View, Core(session_config_completions)),
-        row("authenticate", Root, Drive, Core(authenticate)),
-        row("createTerminal", Named, Drive, Unsupported),
-        row("disposeTerminal", Named, Drive, Unsupported),
-        row("invokeChangesetOperation", Named, Drive, Unsupported),
-        row("listAutomationTriggerDefinitions", Root, View, Unsupported),
-        row("runAutomation", Named, Admin, Unsupported),
-        row("fetchAutomationRuns", Named, View, Unsupported),
-        row("resourceRead", Root, View, Core(resource_read)),
-        row("resourceWrite", Root, Drive, Core(resource_write)),
-        row("resourceList", Root, View, Core(resource_list)),
-        row("resourceCopy", Root, Drive, Core(resource_copy)),
-        row("resourceDelete", Root, Drive, Core(resource_delete)),
-        row("resourceMove", Root, Drive, Core(resource_move)),
-        row("resourceResolve", Root, View, Core(resource_resolve)),
-        row("resourceMkdir", Root, Drive, Core(resource_mkdir)),
-        row("resourceRequest", Root, View, Core(resource_request)),
-        row("createResourceWatch", Root, View, Core(watch_resource)),
+        row("initialize", Root, Core(initialize)),
+        row("reconnect", Root, Core(reconnect)),
+        row("ping", Root, Core(ping)),
+        row("subscribe", Named, Core(subscribe)),
+        row("unsubscribe", Named, Unsubscribe),
+        row("dispatchAction", Named, Dispatch),
+        row("listSessions", Root, Core(list_sessions)),
+        row("createSession", Named, Core(create_session)),
+        row("disposeSession", Named, Core(dispose_session)),
+        row("createChat", Named, Core(create_chat)),
+        row("disposeChat", Named, Core(dispose_chat)),
+        row("moveChat", Named, Core(move_chat)),
+        row("fetchTurns", Named, Core(fetch_turns)),
+        row("completions", Named, Core(completions)),
+        row("resolveSessionConfig", Root, Core(resolve_session_config)),
+        row("sessionConfigCompletions", Root, Core(session_config_completions)),
+        row("authenticate", Root, Core(authenticate)),
+        row("createTerminal", Named, Unsupported),
+        row("disposeTerminal", Named, Unsupported),
+        row("invokeChangesetOperation", Named, Unsupported),
+        row("listAutomationTriggerDefinitions", Root, Unsupported),
+        row("runAutomation", Named, Unsupported),
+        row("fetchAutomationRuns", Named, Unsupported),
+        row("resourceRead", Root, Core(resource_read)),
+        row("resourceWrite", Root, Core(resource_write)),
+        row("resourceList", Root, Core(resource_list)),
+        row("resourceCopy", Root, Core(resource_copy)),
+        row("resourceDelete", Root, Core(resource_delete)),
+        row("resourceMove", Root, Core(resource_move)),
+        row("resourceResolve", Root, Core(resource_resolve)),
+        row("resourceMkdir", Root, Core(resource_mkdir)),
+        row("resourceRequest", Root, Core(resource_request)),
+        row("createResourceWatch", Root, Core(watch_resource)),
         // Of MCP, for servers whose apps a client shows.
-        row("tools/list", Named, View, Mcp),
-        row("tools/call", Named, Drive, Mcp),
-        row("resources/list", Named, View, Mcp),
-        row("resources/templates/list", Named, View, Mcp),
-        row("resources/read", Named, Drive, Mcp),
-        row("logging/setLevel", Named, Drive, Mcp),
-        row("sampling/createMessage", Named, Drive, Mcp),
-        row("notifications/message", Named, Drive, McpNotification),
+        row("tools/list", Named, Mcp),
+        row("tools/call", Named, Mcp),
+        row("resources/list", Named, Mcp),
+        row("resources/templates/list", Named, Mcp),
+        row("resources/read", Named, Mcp),
+        row("logging/setLevel", Named, Mcp),
+        row("sampling/createMessage", Named, Mcp),
+        row("notifications/message", Named, McpNotification),
         // This host's own.
-        row("innkeeper/importSession", Root, Admin, Core(import_session)),
-        row(
-            "innkeeper/listDeletedSessions",
-            Root,
-            Drive,
-            Core(list_deleted_sessions),
-        ),
-        row("innkeeper/restoreSession", Root, Drive, Core(restore_session)),
-        row("innkeeper/importContent", Root, Admin, Core(import_content)),
-        row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
-        row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),
-        row("innkeeper/revokeResource", Root, Admin, Core(revoke_resource)),
-        row("innkeeper/listApprovals", Root, Admin, Core(list_approvals)),
-        row("innkeeper/allowApproval", Root, Admin, Core(allow_approval)),
-        row("innkeeper/revokeApproval", Root, Admin, Core(revoke_approval)),
+        row("innkeeper/importSession", Root, Core(import_session)),
+        row("innkeeper/listDeletedSessions", Root, Core(list_deleted_sessions)),
+        row("innkeeper/restoreSession", Root, Core(restore_session)),
+        row("innkeeper/importContent", Root, Core(import_content)),
+        row("innkeeper/listResourceGrants", Root, Core(list_resource_grants)),
+        row("innkeeper/allowResource", Root, Core(allow_resource)),
+        row("innkeeper/revokeResource", Root, Core(revoke_resource)),
+        row("innkeeper/listApprovals", Root, Core(list_approvals)),
+        row("innkeeper/allowApproval", Root, Core(allow_approval)),
+        row("innkeeper/revokeApproval", Root, Core(revoke_approval)),
     ]
 };
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, ToolDraft, ToolKind};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{ToolDraft, ToolKind};
 use innkeeper_std::text::prefix;
 use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use serde_json::Value;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 
-use innkeeper_host::mcp::Sampler;
-use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, RenderedPrompt, Setting,
-    SettingKind, SettingQuery, SettingValue, ToolInfo, TurnInput,
+use innkeeper_host::agent::{
+    Choice, Directories, RenderedPrompt, Setting, SettingKind, SettingQuery, SettingValue, ToolInfo,
 };
+use innkeeper_host::mcp::Sampler;
+use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, TurnInput};
 
 mod command;
 mod customizations;
@@ -311,7 +311,7 @@ async fn write_report(events: &EventSink, kilobytes: u64) -> Result<(), AgentErr
 }
 
 async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
-    let usage = innkeeper_host::Usage {
+    let usage = innkeeper_host::agent::Usage {
         input_tokens: Some(1200),
         output_tokens: Some(34),
         cache_read_tokens: Some(1000),

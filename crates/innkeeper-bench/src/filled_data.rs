@@ -12,7 +12,7 @@ use innkeeper_core::{
     stored::{Batch, ChatRecord, Document, ListPage, Record, SessionRecord, SummaryRecord, TurnRecord},
     uri::default_chat,
 };
-use innkeeper_host::Journal;
+use innkeeper_host::journal::Journal;
 use innkeeper_store::{Archive, FILE_NAME, Mode, Options, SqliteJournal};
 use rustix::fs::{Advice, fadvise};
 use serde_json::{Value, json};

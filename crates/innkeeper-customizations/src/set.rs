@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, CustomizationSet, Original, PromptFile, Rule, Skill};
+use innkeeper_host::customizations::{
+    self as host, About, CustomAgent, CustomizationSet, Hooks, Original, PromptFile, Rule, Skill,
+};
 use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
@@ -44,7 +46,13 @@ pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> Customiza
 }
 
 /// Adds a child to the kit. `false` says that it is nothing that agents read.
-fn add(kit: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child, path: &Path) -> bool {
+fn add(
+    kit: &mut CustomizationSet,
+    shadows: &mut Shadows,
+    part: &DiscoveredContainer,
+    child: &Child,
+    path: &Path,
+) -> bool {
     let mut about = about(part, child);
     // The copy of a client's plugin is a file of its own.
     let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));

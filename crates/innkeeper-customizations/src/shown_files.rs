@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Component as Step, Path, PathBuf};
 
 use innkeeper_host::customizations::{Look, Shown};
-use innkeeper_host::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
+use innkeeper_host::resources::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
 use innkeeper_plugins::{Child, Component, Container, Icon, SkillOrigin, is_private};
 use url::Url;
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use innkeeper_host::ResourceError;
 use innkeeper_host::customizations::{About, Look, Shown, Texts};
+use innkeeper_host::resources::ResourceError;
 
 use crate::discovered::DiscoveredContainer;
 use crate::shown_files;

@@ -9,7 +9,7 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, McpServerState, McpServerStoppedState,
     PluginCustomization, PromptCustomization, RuleCustomization, SkillCustomization,
 };
-use innkeeper_host::content;
+use innkeeper_host::contents::content;
 use innkeeper_host::customizations::{OFF_AT_FIRST, PLUGIN_NAME};
 use innkeeper_plugins::{Child, Component, Container, Directory, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};

@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
+use innkeeper_host::agent::{
+    AnswerValue, Choice, Confirmation, Form, Invocation, Response, ToolInfo, ToolResult, Verdict,
+};
 use innkeeper_host::{
-    Access, Agent, AgentChat, AgentError, AgentInfo, AnswerValue, ChatContext, Choice, Confirmation, EventSink, Form,
-    Host, Invocation, Response, ToolInfo, ToolResult, TurnInput, Verdict, async_trait, http,
+    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, TurnInput, async_trait, http,
 };
 use serde_json::json;
 

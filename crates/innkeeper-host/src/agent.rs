@@ -35,10 +35,10 @@ pub use client_tool::{ClientCall, ClientDraft};
 pub use context::{ChatContext, SettingQuery, TurnInput};
 pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
-    Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation,
-    Credential, Decision, Description, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn,
-    Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue,
-    StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult,
+    Answer, AnswerValue, AppliedRule, ApprovalSubject, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption,
+    Confirmation, Credential, Decision, Description, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool,
+    PastTurn, Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
+    SettingValue, StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult, Usage,
 };
 pub use model_info::ModelInfo;
 pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};

@@ -40,51 +40,49 @@
 //! }
 //! ```
 //!
-//! A transport in [`net`] reads bytes, [`rpc`] parses them into a message and routes it by the table in
-//! [`rpc::methods`], and the main loop, the one task that owns the [core](innkeeper_core), handles it. The effects of
-//! the core go into each connection's [`outbox`](net::outbox), to the agents, each a task of its own behind
-//! [`Agent`], and to the [`services`]. Accepted actions are persisted through [`Journal`].
+//! # Modules
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`agent`] | The traits of agents, and the handles that an agent works with: tool calls, questions, subagents, prompts |
+//! | [`http`], [`stdio`] | Listeners: WebSockets on TCP or a Unix socket, and one client on a pair of byte streams |
+//! | [`access`] | Tokens, origins and scopes: who may connect, and what each connection may do |
+//! | [`limits`] | Every bound of the host |
+//! | [`journal`] | Storage of sessions: the trait, and implementations in memory |
+//! | [`contents`] | Storage of contents that are too large for a turn |
+//! | [`resources`], [`completions`] | Files for clients: reading, writing, watching, and completing `@` |
+//! | [`customizations`] | Skills, rules, prompts, custom agents and hooks |
+//! | [`mcp`] | MCP servers: running them, and their tools, prompts and resources for agents |
+//! | [`repositories`] | The Git repositories that sessions work in |
+//! | [`telemetry`] | Log records for clients |
+//! | [`reverse_requests`] | Requests of the host to clients |
+//! | [`transport`], [`connection`], [`outbox`] | Transports of your own |
+//! | [`rpc`] | JSON-RPC framing and the table of all methods |
+//!
+//! # How it works
+//!
+//! A transport reads bytes, [`rpc`] parses them into a message and routes it by the table in [`rpc::methods`], and the
+//! main loop, the one task that owns the [core](innkeeper_core), handles it. The effects of the core go into the
+//! [`outbox`] of each connection, to the agents, each a task of its own behind [`Agent`], and to the services. Accepted
+//! actions are persisted through [`Journal`](journal::Journal) before any client receives them.
 //!
 //! The library reads no environment variables, home directories or configuration files.
 
 #![warn(missing_docs)]
 
-mod agent;
+pub mod agent;
 mod host;
-mod limits;
+pub mod limits;
 mod main_loop;
-pub mod net;
+mod net;
 pub mod rpc;
-pub mod services;
+mod services;
 
-pub use agent::{
-    Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement,
-    Background, ChatContext, Choice, ClientCall, ClientDraft, ClientTool, ConfirmOption, Confirmation, Credential,
-    Decision, Description, Directories, EventSink, FileAccess, FileChange, FileSide, Form, Invocation, ModelInfo,
-    Offer, PastOutcome, PastTool, PastTurn, PromptSection, ProtectedResource, Question, QuestionKind, RenderedPrompt,
-    RenderedSection, Response, Risk, RiskReporter, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
-    SettingQuery, SettingValue, SignIn, StandardSection, Subagent, SubagentEnd, SubagentSpec, TextSpan, ToolCall,
-    ToolCallBuilder, ToolContent, ToolDraft, ToolInfo, ToolKind, ToolResult, TurnInput, Verdict,
-};
+pub use agent::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, TurnInput};
 pub use async_trait::async_trait;
 pub use host::{Host, HostBuilder, HostError, HostHandle};
-pub use innkeeper_core::agent::AppliedRule;
-pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
-pub use innkeeper_core::{LogLevel, LogValue, Severity};
-pub use innkeeper_core::{content, resource, stored, uri};
+pub use innkeeper_core::{ClientId, uri};
 pub use limits::Limits;
-pub use net::access::{Access, BadToken, Token};
-pub use net::close::Close;
-pub use net::connection::serve;
-pub use net::reverse_requests::{ClientRequestError, ReverseMethod};
-pub use net::{http, outbox, stdio, transport};
-pub use rpc::methods;
-pub use services::completions::{Files, FoundFile, NoFiles};
-pub use services::contents::{ClosedSessions, ContentLimits, Contents, MemoryContents, content_name};
-pub use services::journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
-pub use services::resources::{
-    ChangeSink, Content, Entry, EntryKind, NoResources, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
-    content_type,
-};
-pub use services::telemetry::LogSink;
-pub use services::{customizations, mcp, repositories};
+pub use net::access::Access;
+pub use net::{access, connection, http, outbox, reverse_requests, stdio, transport};
+pub use services::{completions, contents, customizations, journal, mcp, repositories, resources, telemetry};

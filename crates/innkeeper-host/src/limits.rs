@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use innkeeper_core::CoreConfig;
+pub use innkeeper_core::{CoreConfig, ReplayLimits};
 
 /// Bounds on what clients, agents and connections may cost.
 #[derive(Debug, Clone)]

@@ -3,12 +3,12 @@
 //! A transport ([`http`] with WebSockets, [`stdio`]) accepts a byte stream, and [`connection::serve`] runs it: one
 //! task reads requests and hands them to the main loop, and one task writes from the connection's [`outbox`].
 
-pub(crate) mod access;
+pub mod access;
 pub(crate) mod close;
-pub(crate) mod connection;
+pub mod connection;
 pub mod http;
 pub mod outbox;
-pub(crate) mod reverse_requests;
+pub mod reverse_requests;
 pub mod stdio;
 pub mod transport;
 mod working_directories;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use innkeeper_host::{ClosedSessions, Content, ContentLimits, Contents};
+use innkeeper_host::contents::{ClosedSessions, ContentLimits, Contents};
+use innkeeper_host::resources::Content;
 use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use self::files::{fine_if_gone, is_name, key_of, scan};

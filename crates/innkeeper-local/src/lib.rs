@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{Files, FoundFile};
+use innkeeper_host::completions::{Files, FoundFile};
 use tokio::sync::Semaphore;
 
 pub use contents::KeptContents;
@@ -41,7 +41,7 @@ const MAX_WALKS: usize = 4;
 /// The files of the working directories on this machine.
 ///
 /// ```
-/// use innkeeper_host::Files;
+/// use innkeeper_host::completions::Files;
 /// use innkeeper_local::Workspace;
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use innkeeper_std::sync::Mutex;
 
 use async_trait::async_trait;
-use innkeeper_host::resource::{Reach, Transfer, WatchSpec, Write};
-use innkeeper_host::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
+use innkeeper_host::resources::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
+use innkeeper_host::resources::{Reach, Transfer, WatchSpec, Write};
 use tokio::sync::Semaphore;
 
 use entries::IsOver;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_host::ResourceError;
+use innkeeper_host::resources::ResourceError;
 use url::Url;
 
 /// The path of a `file:` URI on this machine; `None` for whatever names something else.

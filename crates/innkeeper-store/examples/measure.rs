@@ -10,7 +10,7 @@ use innkeeper_core::stored::{
     ActionRecord, Batch, ChatRecord, Document, ListPage, Record, SessionRecord, SummaryRecord,
 };
 use innkeeper_core::{ActionFrame, Seq};
-use innkeeper_host::Journal;
+use innkeeper_host::journal::Journal;
 use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
 
 const CLIENTS: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use innkeeper_host::JournalError;
+use innkeeper_host::journal::JournalError;
 use rusqlite::ErrorCode;
 
 /// Kind of an error.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use innkeeper_core::stored::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
 };
-use innkeeper_host::{Appended, Journal, JournalError, Lease};
+use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
 use innkeeper_std::sync::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;

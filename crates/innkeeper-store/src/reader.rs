@@ -8,7 +8,7 @@ use innkeeper_core::stored::{
     ListPage, StoredChat, StoredClient, StoredFrame, StoredRoot, StoredSession, StoredSummary, StoredTurn,
 };
 use innkeeper_core::{Seq, uri};
-use innkeeper_host::Lease;
+use innkeeper_host::journal::Lease;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{ErrorKind, StoreError};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{ImportedSession, Record};
-use innkeeper_host::{JournalError, Lease, RESERVED};
+use innkeeper_host::journal::{JournalError, Lease, RESERVED};
 use rusqlite::Connection;
 
 use self::apply::GroupWriter;

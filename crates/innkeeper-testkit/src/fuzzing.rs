@@ -3,7 +3,7 @@
 
 use innkeeper_core::RequestId;
 use innkeeper_core::frame::{encode_error, encode_result};
-use innkeeper_host::methods;
+use innkeeper_host::rpc::methods;
 use innkeeper_host::rpc::{self, Message, Shape};
 use serde_json::Value;
 

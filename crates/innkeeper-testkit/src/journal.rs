@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use innkeeper_host::{Journal, async_trait};
+use innkeeper_host::async_trait;
+use innkeeper_host::journal::Journal;
 
 pub mod host_run;
 mod logs;
@@ -48,9 +49,9 @@ pub trait Storage: Send + Sync {
 /// How a storage fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageFailure {
-    /// There is no room: the journal reports [`innkeeper_host::JournalError::Full`].
+    /// There is no room: the journal reports [`innkeeper_host::journal::JournalError::Full`].
     Full,
-    /// Writing fails: the journal reports [`innkeeper_host::JournalError::Failed`].
+    /// Writing fails: the journal reports [`innkeeper_host::journal::JournalError::Failed`].
     Broken,
 }
 

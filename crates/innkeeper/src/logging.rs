@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-use innkeeper_host::LogSink;
+use innkeeper_host::telemetry::LogSink;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};

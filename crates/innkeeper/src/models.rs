@@ -5,7 +5,8 @@ use std::time::Duration;
 use innkeeper_agents::model::client::{Api, Endpoint};
 use innkeeper_agents::model::{Key, Model, ModelAgent, ModelAgentSettings};
 use innkeeper_agents::tools::{EnvironmentRules, FetchSettings, ToolSettings, standard_tools};
-use innkeeper_host::{HostHandle, Secret};
+use innkeeper_host::HostHandle;
+use innkeeper_host::agent::Secret;
 
 use crate::config::{ApiName, ModelConfig, Models, ProviderConfig};
 use innkeeper_cli::failure::{Failure, Kind};

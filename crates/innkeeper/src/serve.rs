@@ -15,7 +15,9 @@ use innkeeper_cli::discovery::{DataDir, DataDirLock, TOKEN_FILE_NAME, TokenFile}
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal::{self, StopSignals};
 use innkeeper_customizations::SourceDirectories;
-use innkeeper_host::{Limits, LogSink, Principal, Scope};
+use innkeeper_host::Limits;
+use innkeeper_host::access::{Principal, Scope};
+use innkeeper_host::telemetry::LogSink;
 use innkeeper_mcp::RunnerSettings;
 
 use crate::cli::ServeArgs;

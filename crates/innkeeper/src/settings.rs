@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use innkeeper_host::Scope;
+use innkeeper_host::access::Scope;
 
 use crate::address::ListenAddress;
 use crate::cli::ServeArgs;

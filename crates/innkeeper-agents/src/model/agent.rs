@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use innkeeper_host::agent::{Directories, ProtectedResource, ToolInfo};
 use innkeeper_host::customizations::TurnCustomizations;
 use innkeeper_host::mcp::Sampler;
-use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Directories, EventSink, ProtectedResource, ToolInfo,
-    TurnInput,
-};
+use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, TurnInput};
 use innkeeper_std::sync::RwLock;
 
 use self::key::Key;

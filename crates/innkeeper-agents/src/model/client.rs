@@ -20,7 +20,7 @@ mod tool_calls;
 
 use std::fmt;
 
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use serde_json::Value;
 
 use self::connection::Connection;

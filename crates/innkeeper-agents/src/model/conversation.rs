@@ -12,8 +12,9 @@ pub(in crate::model) mod user_message;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use innkeeper_host::ChatContext;
+use innkeeper_host::agent::{PastOutcome, PastTurn};
 use innkeeper_host::customizations::Called;
-use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
 
 use self::documents::unsupported_note;
 use self::memory::ChatMemory;

@@ -19,8 +19,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use innkeeper_host::agent::{AppliedRule, Attachment};
 use innkeeper_host::customizations::{About, TurnCustomizations};
-use innkeeper_host::{AppliedRule, Attachment};
 use innkeeper_std::sync::{Mutex, MutexGuard};
 use innkeeper_std::text::prefix;
 

@@ -5,7 +5,7 @@ mod messages;
 
 use std::time::Duration;
 
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 
 pub(crate) use classify::{Failure, classify, retry_after};
 pub(crate) use messages::quote;

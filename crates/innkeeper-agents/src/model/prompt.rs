@@ -4,7 +4,7 @@ pub(in crate::model) mod instructions;
 
 use std::path::PathBuf;
 
-use innkeeper_host::PromptSection;
+use innkeeper_host::agent::PromptSection;
 
 use super::customizations::Role;
 
@@ -152,7 +152,7 @@ mod tests {
             ..Prompt::default()
         };
         let sections = prompt.sections();
-        let standard: Vec<&str> = innkeeper_host::STANDARD_SECTIONS
+        let standard: Vec<&str> = innkeeper_host::agent::STANDARD_SECTIONS
             .iter()
             .map(|section| section.id)
             .collect();

@@ -7,8 +7,9 @@ mod schema;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use innkeeper_host::agent::{ClientDraft, ClientTool, ToolDraft, ToolInfo, ToolResult};
 use innkeeper_host::mcp::{McpDraft, McpTool};
-use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, ToolInfo, ToolResult};
+use innkeeper_host::{AgentError, EventSink};
 
 use serde_json::Value;
 

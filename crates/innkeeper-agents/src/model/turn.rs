@@ -10,7 +10,8 @@ mod tool_calls;
 
 use std::sync::Arc;
 
-use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
+use innkeeper_host::agent::{ClientTool, Secret};
+use innkeeper_host::{AgentError, EventSink};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::mpsc;
 

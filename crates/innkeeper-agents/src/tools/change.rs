@@ -7,9 +7,10 @@ use std::io::ErrorKind;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, Description, FileAccess, FileChange, FileSide, Invocation, ToolContent,
-    ToolDraft, Verdict,
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{
+    ApprovalSubject, Confirmation, Description, FileAccess, FileChange, FileSide, Invocation, ToolContent, ToolDraft,
+    Verdict,
 };
 use innkeeper_std::{Opened, open_regular, read_whole};
 use serde_json::Value;

@@ -12,9 +12,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolKind, ToolResult,
-    Verdict,
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{
+    ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolKind, ToolResult, Verdict,
 };
 use innkeeper_std::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};

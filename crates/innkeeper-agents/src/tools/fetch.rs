@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, ApprovalSubject, Confirmation, Invocation, ToolDraft, ToolKind, Verdict};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{ApprovalSubject, Confirmation, Invocation, ToolDraft, ToolKind, Verdict};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, redirect};

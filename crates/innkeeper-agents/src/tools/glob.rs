@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Invocation, ToolDraft, ToolKind};
 use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use serde_json::{Value, json};
 

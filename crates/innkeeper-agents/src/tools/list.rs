@@ -1,7 +1,8 @@
 //! `list_directory`: lists a directory.
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Invocation, ToolDraft, ToolKind};
 use serde_json::{Value, json};
 
 use super::blocking::{self, CancelFlag};

@@ -1,6 +1,7 @@
 //! Completes calls, for clients and for the model.
 
-use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, ToolResult};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Decision, ToolCall, ToolContent, ToolDraft, ToolResult};
 use innkeeper_std::text::truncate;
 
 use super::ToolAnswer;

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, Description, FileAccess, Invocation, ToolContent, ToolDraft, ToolKind,
-    Verdict,
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{
+    ApprovalSubject, Confirmation, Description, FileAccess, Invocation, ToolContent, ToolDraft, ToolKind, Verdict,
 };
 use serde_json::{Value, json};
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::say;
+use innkeeper_host::agent::ToolContent;
 use innkeeper_host::customizations::TurnCustomizations;
 use innkeeper_host::mcp::{
     Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampler, SamplingRequest, SamplingResult, SamplingStop,
     display_line,
 };
-use innkeeper_host::{AgentError, EventSink, ToolContent};
+use innkeeper_host::{AgentError, EventSink};
 
 /// Maximum number of listed tools, prompts or resources of one server.
 const MOST: usize = 100;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use innkeeper_host::{PromptSection, RenderedPrompt, RenderedSection};
+use innkeeper_host::agent::{PromptSection, RenderedPrompt, RenderedSection};
 
 /// Maximum characters of a section that `/prompt` shows.
 const MAX_CHARS: usize = 72;

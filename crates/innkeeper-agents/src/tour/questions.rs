@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{pause, say};
-use innkeeper_host::{AgentError, Answer, AnswerValue, Attachment, Choice, EventSink, Form, Response, TurnInput};
+use innkeeper_host::agent::{Answer, AnswerValue, Attachment, Choice, Form, Response};
+use innkeeper_host::{AgentError, EventSink, TurnInput};
 
 /// `/ask`: one question of every kind.
 pub(super) async fn ask(events: &EventSink) -> Result<(), AgentError> {

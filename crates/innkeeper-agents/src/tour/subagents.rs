@@ -4,9 +4,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{pause, prompt, say, tools};
-use innkeeper_host::{
-    AgentError, Confirmation, EventSink, Invocation, SubagentEnd, SubagentSpec, ToolCall, ToolResult, Verdict,
-};
+use innkeeper_host::agent::{Confirmation, Invocation, SubagentEnd, SubagentSpec, ToolCall, ToolResult, Verdict};
+use innkeeper_host::{AgentError, EventSink};
 
 /// `/subagent`: nested subagents; the innermost asks for confirmation (CHT-12, CHT-25).
 pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), AgentError> {

@@ -6,10 +6,11 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{pause, say};
-use innkeeper_host::{
-    AgentError, AuthRequirement, ConfirmOption, Confirmation, Decision, EventSink, Invocation, Offer, Risk, SignIn,
-    ToolCall, ToolCallBuilder, ToolContent, ToolKind, ToolResult, TurnInput, Verdict,
+use innkeeper_host::agent::{
+    AuthRequirement, ConfirmOption, Confirmation, Decision, Invocation, Offer, Risk, SignIn, ToolCall, ToolCallBuilder,
+    ToolContent, ToolKind, ToolResult, Verdict,
 };
+use innkeeper_host::{AgentError, EventSink, TurnInput};
 
 /// The agent's own tools: name, title, description.
 pub(super) const TOOLS: &[(&str, &str, &str)] = &[

@@ -14,9 +14,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
 use innkeeper_host::{
-    Access, Agent, AgentChat, AgentError, AgentInfo, Appended, ChatContext, EventSink, Host, Journal, JournalError,
-    Lease, TurnInput, async_trait, http,
+    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, TurnInput, async_trait, http,
 };
 use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
 use serde::Serialize;

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use innkeeper_host::ClientId;
 use innkeeper_host::customizations::{ClientEntry, ClientFiles, ClientPlugin};
-use innkeeper_host::{ClientId, ClientRequestError};
+use innkeeper_host::reverse_requests::ClientRequestError;
 use tokio::task::JoinSet;
 
 use super::names;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_host::{AnswerValue, Choice, EventSink, Form, Response};
+use innkeeper_host::EventSink;
+use innkeeper_host::agent::{AnswerValue, Choice, Form, Response};
 use innkeeper_plugins::{CommandLine, Hook, HookAction};
 use serde_json::json;
 

@@ -9,7 +9,8 @@ use super::{ModelInfo, ProtectedResource, STANDARD_SECTIONS, Section, Setting, T
 /// How an agent is shown to people, and what it can do.
 ///
 /// ```
-/// use innkeeper_host::{AgentInfo, Choice, Directories, Setting, SettingKind, ToolInfo};
+/// use innkeeper_host::AgentInfo;
+/// use innkeeper_host::agent::{Choice, Directories, Setting, SettingKind, ToolInfo};
 ///
 /// let info = AgentInfo::new("clerk", "Clerk", "Keeps the books.")
 ///     .with_model("quill", "Quill")

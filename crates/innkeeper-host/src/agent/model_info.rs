@@ -7,7 +7,8 @@ use super::Setting;
 /// A model an agent offers.
 ///
 /// ```
-/// use innkeeper_host::{AgentInfo, ModelInfo};
+/// use innkeeper_host::AgentInfo;
+/// use innkeeper_host::agent::ModelInfo;
 ///
 /// let quill = ModelInfo::new("quill-2", "Quill 2").with_context_window(200_000).with_vision(true);
 /// let info = AgentInfo::new("clerk", "Clerk", "Keeps the books.").with_model_info(quill);

@@ -10,7 +10,8 @@ use ahp_types::state::ProtectedResourceMetadata;
 /// [`ChatContext::token`](super::ChatContext::token) and [`TurnInput::token`](super::TurnInput::token).
 ///
 /// ```
-/// use innkeeper_host::{AgentInfo, ProtectedResource};
+/// use innkeeper_host::AgentInfo;
+/// use innkeeper_host::agent::ProtectedResource;
 ///
 /// let api = ProtectedResource::new("https://api.example.com/v1")
 ///     .name("Example API")

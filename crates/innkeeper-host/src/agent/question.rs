@@ -7,7 +7,7 @@ use super::{Choice, Question, QuestionKind};
 /// Questions that are asked together (INP-07).
 ///
 /// ```
-/// use innkeeper_host::{Choice, Form};
+/// use innkeeper_host::agent::{Choice, Form};
 ///
 /// let form = Form::new("A few things before I book.")
 ///     .text("name", "In whose name?")

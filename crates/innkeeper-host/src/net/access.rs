@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use innkeeper_core::{Principal, Scope};
+pub use innkeeper_core::{Principal, Scope};
 use innkeeper_std::sync::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::host::HostHandle;
 use crate::limits::Limits;
 use crate::main_loop::Message;
-use crate::net::close::Close;
+pub use crate::net::close::Close;
 use crate::net::outbox::{Next, Outbox};
 use crate::net::reverse_requests::ClientRequestError;
 use crate::net::transport::{Received, Sink, Source};

@@ -12,7 +12,8 @@ use crate::net::transport::lines::{LineSink, LineSource};
 ///
 /// ```no_run
 /// # async fn run(host: innkeeper_host::Host) {
-/// use innkeeper_host::{Principal, stdio};
+/// use innkeeper_host::stdio;
+/// use innkeeper_host::access::Principal;
 /// # let (input, output) = tokio::io::split(tokio::io::duplex(64).0);
 /// stdio::serve(host.handle(), input, output, Principal::stdio()).await;
 /// # }

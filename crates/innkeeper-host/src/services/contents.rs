@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use innkeeper_core::content::{self, ContentUri};
+pub use innkeeper_core::content;
+use innkeeper_core::content::ContentUri;
 use innkeeper_core::resource::{KeepContent, Reach};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};

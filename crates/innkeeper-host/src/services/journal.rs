@@ -11,6 +11,8 @@ use innkeeper_core::stored::{
     TurnSource,
 };
 
+pub use innkeeper_core::stored;
+
 pub use self::memory::{Keep, MemoryJournal};
 
 pub(crate) mod effects;

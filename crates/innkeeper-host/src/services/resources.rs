@@ -15,12 +15,15 @@ use std::fmt;
 
 use async_trait::async_trait;
 use innkeeper_core::Input;
-use innkeeper_core::resource::{Reach, ResourceChange, Transfer, WatchSpec, Write};
 use tokio::sync::mpsc;
 
 use crate::main_loop::Message;
 
 pub use content_type::content_type;
+pub use innkeeper_core::resource::{
+    BrowsePolicy, ChangeKind, Reach, RequestPolicy, ResourceChange, ResourceRoot, Transfer, WatchSpec, Write,
+    WriteMode, is_of_mcp_server,
+};
 
 /// Serves resources to clients.
 ///

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use innkeeper_core::{LogLevel, LogRecord, LogValue, Severity};
+use innkeeper_core::LogRecord;
+pub use innkeeper_core::{LogLevel, LogValue, Severity};
 use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,8 @@ const NOBODY: u8 = u8::MAX;
 /// files (OTL-07): the sink makes text harmless, but cannot know what it says.
 ///
 /// ```
-/// use innkeeper_host::{Host, LogLevel, LogSink};
+/// use innkeeper_host::Host;
+/// use innkeeper_host::telemetry::{LogLevel, LogSink};
 ///
 /// # async fn example(agent: impl innkeeper_host::Agent) -> Result<(), Box<dyn std::error::Error>> {
 /// let logs = LogSink::new();

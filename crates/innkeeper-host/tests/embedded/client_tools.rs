@@ -1,7 +1,7 @@
 //! Tools that clients execute for an agent.
 
 use ahp_types::state::TurnState;
-use innkeeper_host::{Confirmation, ToolContent};
+use innkeeper_host::agent::{Confirmation, ToolContent};
 use innkeeper_testkit::embedded::{Scene, calls};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::json;

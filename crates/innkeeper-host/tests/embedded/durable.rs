@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
-use innkeeper_host::{Host, HostBuilder, JournalError, Keep, Limits, MemoryJournal};
+use innkeeper_host::journal::{JournalError, Keep, MemoryJournal};
+use innkeeper_host::{Host, HostBuilder, Limits};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};
 use innkeeper_testkit::raw::get;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
-use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal};
+use innkeeper_host::Host;
+use innkeeper_host::journal::{Appended, Journal, JournalError, Lease, MemoryJournal};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome};
 use serde_json::{Value, json};

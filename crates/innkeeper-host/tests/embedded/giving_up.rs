@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ahp_types::state::TurnState;
-use innkeeper_host::{AgentError, Confirmation, EventSink, Form, ToolResult, TurnInput};
+use innkeeper_host::agent::{Confirmation, Form, ToolResult};
+use innkeeper_host::{AgentError, EventSink, TurnInput};
 use innkeeper_testkit::embedded::{Scene, calls};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use innkeeper_host::agent::{Confirmation, Invocation, SubagentSpec, ToolResult, Verdict};
 use innkeeper_host::customizations::{
     CustomizationSet, Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Wanted,
 };
 use innkeeper_host::mcp::{Hints, McpTool};
-use innkeeper_host::{
-    AgentError, Confirmation, EventSink, Host, Invocation, SubagentSpec, ToolResult, TurnInput, Verdict, async_trait,
-};
+use innkeeper_host::{AgentError, EventSink, Host, TurnInput, async_trait};
 use innkeeper_testkit::embedded::{Scene, Scripted, calls};
 use innkeeper_testkit::official::markdown;
 use serde_json::{Map, Value, json};

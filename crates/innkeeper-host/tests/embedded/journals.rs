@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ahp_types::actions::{ActionEnvelope, StateAction};
-use innkeeper_host::stored::{ActionRecord, Batch, ListPage, Record, StoredSession, StoredSummary, TurnSource};
-use innkeeper_host::{Appended, Host, HostError, Journal, JournalError, Lease, async_trait};
+use innkeeper_host::journal::stored::{
+    ActionRecord, Batch, ListPage, Record, StoredSession, StoredSummary, TurnSource,
+};
+use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
+use innkeeper_host::{Host, HostError, async_trait};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};

@@ -6,9 +6,10 @@ use ahp::{ClientError, SubscriptionEvent};
 use ahp_types::messages::JsonRpcError;
 use ahp_types::notifications::{AuthRequiredParams, AuthRequiredReason};
 use ahp_types::state::{ErrorResponsePart, ResponsePart, TurnState};
+use innkeeper_host::agent::{ModelInfo, ProtectedResource, Secret, SubagentSpec, ToolResult};
+use innkeeper_host::journal::{JournalError, Keep, MemoryJournal};
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, JournalError, Keep,
-    MemoryJournal, ModelInfo, ProtectedResource, Secret, SubagentSpec, ToolResult, TurnInput, async_trait,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, TurnInput, async_trait,
 };
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, View, markdown, queued};

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Host, Limits, Setting, SettingKind, SettingQuery,
-    SettingValue, async_trait,
-};
+use innkeeper_host::agent::{Setting, SettingKind, SettingQuery, SettingValue};
+use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, Host, Limits, async_trait};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};

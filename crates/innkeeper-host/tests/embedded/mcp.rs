@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
+use innkeeper_host::agent::{AuthRequirement, ToolContent};
 use innkeeper_host::customizations::{About, CustomizationSet, Customizations, Following, Found, FoundSink, Wanted};
 use innkeeper_host::mcp::{
     AppCapabilities, Arguments, CallHandler, CallOutcome, DesiredServers, McpError, McpServers, McpTool, Question,
     QuestionAnswer, Remote, ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, TokenChange,
     Transport,
 };
-use innkeeper_host::{AuthRequirement, HostBuilder, ToolContent, async_trait};
+use innkeeper_host::{HostBuilder, async_trait};
 use innkeeper_testkit::embedded::{Scene, scripted_host};
 use innkeeper_testkit::official::View;
 use serde_json::{Map, Value, json};

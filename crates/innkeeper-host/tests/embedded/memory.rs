@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{Host, Limits, Principal, Scope, stdio};
+use innkeeper_host::access::{Principal, Scope};
+use innkeeper_host::{Host, Limits, stdio};
 use innkeeper_testkit::embedded::TestAgent;
 use innkeeper_testkit::official::{LineTransport, OfficialClient, markdown};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{AnswerValue, Choice, Form, Response};
+use innkeeper_host::agent::{AnswerValue, Choice, Form, Response};
 use innkeeper_testkit::embedded::Scene;
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use innkeeper_host::agent::{Invocation, PromptSection, RenderedPrompt, Section, SubagentSpec, ToolResult};
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Invocation, Limits,
-    PromptSection, RenderedPrompt, Section, SubagentSpec, ToolResult, TurnInput, async_trait,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Limits, TurnInput, async_trait,
 };
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, SessionUris};

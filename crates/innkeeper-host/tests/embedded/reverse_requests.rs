@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::messages::JsonRpcError;
-use innkeeper_host::{ClientId, ClientRequestError, Host, Limits, ReverseMethod};
+use innkeeper_host::reverse_requests::{ClientRequestError, ReverseMethod};
+use innkeeper_host::{ClientId, Host, Limits};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::state::SessionLifecycle;
-use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Files, FoundFile, Host, Limits, async_trait,
-};
+use innkeeper_host::completions::{Files, FoundFile};
+use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, Host, Limits, async_trait};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};

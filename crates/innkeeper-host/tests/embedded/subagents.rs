@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use innkeeper_host::{AgentError, Background, SubagentEnd, SubagentSpec, ToolResult};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Background, SubagentEnd, SubagentSpec, ToolResult};
 use innkeeper_testkit::embedded::Scene;
 use serde_json::json;
 

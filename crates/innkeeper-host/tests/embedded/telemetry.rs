@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{Access, Host, HostBuilder, Limits, LogLevel, LogSink, MemoryJournal, Scope, Token, http};
+use innkeeper_host::access::{Scope, Token};
+use innkeeper_host::journal::MemoryJournal;
+use innkeeper_host::telemetry::{LogLevel, LogSink};
+use innkeeper_host::{Access, Host, HostBuilder, Limits, http};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::logs::{LogListener, is_log, records};
 use innkeeper_testkit::official::OfficialClient;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{AgentError, Confirmation, Invocation, Risk, ToolContent, ToolResult, Verdict};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Confirmation, Invocation, Risk, ToolContent, ToolResult, Verdict};
 use innkeeper_testkit::embedded::{Scene, calls};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use innkeeper_host::Content;
+use innkeeper_host::resources::Content;
 use sha2::{Digest as _, Sha256};
 
 use super::Entry;

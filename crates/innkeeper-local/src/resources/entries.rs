@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
-use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
+use innkeeper_host::resources::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
 use innkeeper_std::{
     Opened, TEMP_PREFIX, TempEntry, create_directory, follow, open_child, open_regular, remove_all, rename_to_free,
 };
@@ -101,7 +101,7 @@ pub(crate) fn resolve(
     if let Opened::File(file) = open_regular(&entry.dir, &entry.name).map_err(failed)? {
         info.etag = Some(files::etag(&file, most).map_err(failed)?);
         info.size = Some(data.len());
-        info.content_type = innkeeper_host::content_type(&resource.canonical(), &[]);
+        info.content_type = innkeeper_host::resources::content_type(&resource.canonical(), &[]);
     }
     Ok(info)
 }

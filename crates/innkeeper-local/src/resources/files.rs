@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use cap_std::fs::OpenOptions;
-use innkeeper_host::resource::{Write, WriteMode};
-use innkeeper_host::{Content, ResourceError, content_type};
+use innkeeper_host::resources::{Content, ResourceError, content_type};
+use innkeeper_host::resources::{Write, WriteMode};
 use innkeeper_std::{Opened, TempEntry, do_not_wait, open_regular, read_whole};
 use sha2::{Digest as _, Sha256};
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_host::ResourceError;
+use innkeeper_host::resources::ResourceError;
 use innkeeper_std::{FollowedPath, canonical_prefix, follow};
 
 /// Directories that are out of bounds.

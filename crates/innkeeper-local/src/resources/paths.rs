@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use innkeeper_host::ResourceError;
-use innkeeper_host::resource::Reach;
+use innkeeper_host::resources::Reach;
+use innkeeper_host::resources::ResourceError;
 use innkeeper_std::text::prefix;
 use innkeeper_std::{
     ConfinedPath, ConfinedRoot, ExactError, TargetError, create_directories, leads_outside, real_path,

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use innkeeper_host::resource::{ChangeKind, Reach, Transfer, WatchSpec, Write, WriteMode};
-use innkeeper_host::{ChangeSink, EntryKind, ResourceError, ResourceKind, Resources};
+use innkeeper_host::resources::{ChangeKind, Reach, Transfer, WatchSpec, Write, WriteMode};
+use innkeeper_host::resources::{ChangeSink, EntryKind, ResourceError, ResourceKind, Resources};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use innkeeper_host::resource::{ResourceChange, WatchSpec};
-use innkeeper_host::{ChangeSink, ResourceError};
+use innkeeper_host::resources::{ChangeSink, ResourceError};
+use innkeeper_host::resources::{ResourceChange, WatchSpec};
 use innkeeper_std::sync::Mutex;
 use tokio::task::AbortHandle;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use innkeeper_host::agent::{AuthRequirement, ToolContent};
 use innkeeper_host::mcp::{
     AppCapabilities, AuthReason, CallOutcome as HostOutcome, Failure, Hints, McpError, McpTool, ServerDeclaration,
     ServerFacts, ServerIcon, ServerStatus, defused,
 };
-use innkeeper_host::{AuthRequirement, ToolContent};
 use innkeeper_std::text::truncate_chars;
 use serde_json::{Map, Value, json};
 

@@ -400,7 +400,7 @@ fn since_1970() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use innkeeper_host::Secret;
+    use innkeeper_host::agent::Secret;
 
     use super::*;
 

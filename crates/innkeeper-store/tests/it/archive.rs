@@ -1,7 +1,7 @@
 //! The archive: the file without a host.
 
 use innkeeper_core::stored::{Batch, ListPage, Record};
-use innkeeper_host::Journal;
+use innkeeper_host::journal::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, OnlyIf, Options, RetentionPolicy, SqliteJournal};
 use innkeeper_testkit::journal::host_run::{HostRun, text, turns_record};
 use rusqlite::Connection;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use innkeeper_core::stored::{ListPage, Record};
 use innkeeper_faults::Random;
-use innkeeper_host::Journal;
+use innkeeper_host::journal::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, Options};
 use innkeeper_testkit::journal::describe;
 use innkeeper_testkit::journal::host_run::{HostRun, client, turns_record};

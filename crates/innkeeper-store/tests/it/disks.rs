@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_faults::{Disk, Fault, Image, Op, Random};
-use innkeeper_host::{Appended, Journal, JournalError, Lease, async_trait};
+use innkeeper_host::async_trait;
+use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
 use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
 use innkeeper_testkit::journal::{Storage, StorageFailure};
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use innkeeper_host::{Journal, JournalError};
+use innkeeper_host::journal::{Journal, JournalError};
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, Options};
 use innkeeper_testkit::journal::host_run::HostRun;
 use rusqlite::Connection;

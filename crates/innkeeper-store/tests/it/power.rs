@@ -2,7 +2,7 @@
 
 use innkeeper_core::Seq;
 use innkeeper_faults::{Disk, Fault, Op, Random};
-use innkeeper_host::JournalError;
+use innkeeper_host::journal::JournalError;
 use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use innkeeper_testkit::journal::{Storage, check_log};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use innkeeper_core::stored::{Batch, Document, Record};
 use innkeeper_core::{ActionFrame, Seq};
 use innkeeper_faults::Op;
-use innkeeper_host::{Journal, RESERVED};
+use innkeeper_host::journal::{Journal, RESERVED};
 use innkeeper_store::{Options, ReplayLimits};
 use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use rusqlite::Connection;

@@ -11,7 +11,7 @@ use innkeeper_core::stored::{
 };
 use innkeeper_core::uri::ROOT;
 use innkeeper_core::{ActionFrame, Seq};
-use innkeeper_host::{Appended, Journal, Lease};
+use innkeeper_host::journal::{Appended, Journal, Lease};
 
 use super::Storage;
 

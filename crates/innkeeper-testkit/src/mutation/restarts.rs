@@ -1,7 +1,7 @@
 //! Seeded bugs of persistence.
 
 use innkeeper_core::stored::{Document, Record};
-use innkeeper_host::Lease;
+use innkeeper_host::journal::Lease;
 use serde_json::Value;
 
 /// One bug that a journal, or a host that uses one, could have.

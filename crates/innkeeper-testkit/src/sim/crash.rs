@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use innkeeper_core::{Effect, HostCore, Input, Opening, Seq, StorageMode};
-use innkeeper_host::{Journal, Keep, Lease, MemoryJournal};
+use innkeeper_host::journal::{Journal, Keep, Lease, MemoryJournal};
 
 use crate::mutation::{JournalBug, Mutator};
 use crate::sim::checks::recovered;

@@ -10,7 +10,7 @@ use innkeeper_core::agent::{SpanEnd, TurnSpan};
 use innkeeper_core::snapshot::{Snapshot, State};
 use innkeeper_core::stored::{ActionRecord, Batch, ListPage, Record, StoredSummary, restore};
 use innkeeper_core::{ChannelId, Effect, HostCore, Input, TurnStart};
-use innkeeper_host::{Journal, Keep, MemoryJournal};
+use innkeeper_host::journal::{Journal, Keep, MemoryJournal};
 
 use crate::mutation::JournalBug;
 use crate::sim::{Sim, Violation};

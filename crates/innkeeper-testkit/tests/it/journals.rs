@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use innkeeper_core::Seq;
-use innkeeper_host::{Journal, JournalError, Keep, MemoryJournal, async_trait};
+use innkeeper_host::async_trait;
+use innkeeper_host::journal::{Journal, JournalError, Keep, MemoryJournal};
 use innkeeper_testkit::journal::host_run::HostRun;
 use innkeeper_testkit::journal::{self, SCENARIOS, Storage, StorageFailure};
 

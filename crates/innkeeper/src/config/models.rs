@@ -98,7 +98,7 @@ impl Models {
         if self.rounds_per_turn == 0 {
             return Err(("rounds_per_turn", "must be at least 1".to_owned()));
         }
-        let known = innkeeper_host::STANDARD_SECTIONS.map(|section| section.id);
+        let known = innkeeper_host::agent::STANDARD_SECTIONS.map(|section| section.id);
         if let Some(id) = self.prompt.keys().find(|id| !known.contains(&id.as_str())) {
             let problem = format!("has no section `{id}`; there are {}", known.join(", "));
             return Err(("prompt", problem));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_host::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
+use innkeeper_host::resources::{BrowsePolicy, RequestPolicy, ResourceRoot};
 use serde::Deserialize;
 
 /// The keys of `[resources]`.

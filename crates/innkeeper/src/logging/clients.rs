@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use innkeeper_host::{LogLevel, LogSink, LogValue, Severity};
+use innkeeper_host::telemetry::{LogLevel, LogSink, LogValue, Severity};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;

@@ -11,7 +11,8 @@ use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_customizations::{
     CommandHooks, Discovered, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
 };
-use innkeeper_host::{ContentLimits, Host, HostBuilder, HostError, Limits};
+use innkeeper_host::contents::ContentLimits;
+use innkeeper_host::{Host, HostBuilder, HostError, Limits};
 use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
 use innkeeper_mcp::McpRunner;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};

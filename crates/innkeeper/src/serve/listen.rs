@@ -7,8 +7,9 @@ use std::path::Path;
 use innkeeper_cli::discovery::{Endpoint, PublishedEndpoint, TokenFile};
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal;
+use innkeeper_host::Access;
+use innkeeper_host::access::{Scope, Token};
 use innkeeper_host::http::Server;
-use innkeeper_host::{Access, Scope, Token};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 

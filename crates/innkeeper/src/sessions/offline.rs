@@ -14,7 +14,8 @@ use innkeeper_cli::sessions::{
     already_exists,
 };
 use innkeeper_cli::terminal::warn;
-use innkeeper_host::{Content, ContentLimits, Contents as _, content_name};
+use innkeeper_host::contents::{ContentLimits, Contents as _, content_name};
+use innkeeper_host::resources::Content;
 use innkeeper_local::KeptContents;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, ListPage, Mode, OnlyIf, StoreError};
 

@@ -4,7 +4,8 @@ use innkeeper_agents::tour::TourAgent;
 use innkeeper_cli::connection::Connection;
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_cli::failure::{Failure, Kind};
-use innkeeper_host::{Host, HostHandle, Principal, stdio};
+use innkeeper_host::access::Principal;
+use innkeeper_host::{Host, HostHandle, stdio};
 use innkeeper_store::ReadOnlyJournal;
 
 /// Capacity of the pipe.

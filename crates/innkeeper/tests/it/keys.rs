@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use ahp_types::state::{ResponsePart, Turn};
+use innkeeper_host::agent::ProtectedResource;
 use innkeeper_host::{
-    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, ProtectedResource, TurnInput,
-    async_trait, http,
+    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, TurnInput, async_trait, http,
 };
 use innkeeper_store::{Options, SqliteJournal};
 use innkeeper_testkit::official::{OfficialClient, markdown};

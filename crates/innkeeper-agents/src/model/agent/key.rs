@@ -3,7 +3,8 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use innkeeper_host::{AgentError, Secret};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::Secret;
 
 /// Maximum size of a key file, in bytes.
 const MAX_KEY_FILE: u64 = 16 << 10;

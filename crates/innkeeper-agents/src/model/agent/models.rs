@@ -1,6 +1,6 @@
 //! The models that an agent offers: the configured ones and those that the provider lists.
 
-use innkeeper_host::{Choice, ModelInfo, Setting, SettingKind};
+use innkeeper_host::agent::{Choice, ModelInfo, Setting, SettingKind};
 use serde_json::json;
 
 use crate::model::api::{Effort, ModelEntry};

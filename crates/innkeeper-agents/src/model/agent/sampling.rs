@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use innkeeper_host::agent::{Secret, Usage};
 use innkeeper_host::mcp::{Sampler, SamplingMessage, SamplingPart, SamplingRequest, SamplingResult, SamplingStop};
-use innkeeper_host::{Secret, Usage};
 use innkeeper_std::sync::Mutex;
 
 use super::models::Model;

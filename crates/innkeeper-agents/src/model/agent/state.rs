@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_host::{AgentError, Secret, TurnInput};
+use innkeeper_host::agent::Secret;
+use innkeeper_host::{AgentError, TurnInput};
 use innkeeper_std::sync::RwLock;
 
 use super::key::{self, Key};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Once;
 use std::time::Duration;
 
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
 
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use serde_json::{Value, json};
 
 use super::endpoint::{Api, Endpoint};

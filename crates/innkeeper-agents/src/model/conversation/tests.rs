@@ -1,4 +1,4 @@
-use innkeeper_host::PastTool;
+use innkeeper_host::agent::PastTool;
 use serde_json::json;
 
 use super::*;
@@ -93,7 +93,7 @@ fn a_past_turn_without_an_answer_gets_a_placeholder() {
 #[test]
 fn a_past_turn_includes_attachments_and_steering() {
     let mut turn = past("t1", "", "Done.");
-    turn.attachments = vec![innkeeper_host::Attachment::Text {
+    turn.attachments = vec![innkeeper_host::agent::Attachment::Text {
         label: "notes".to_owned(),
         text: "the cellar is wet".to_owned(),
     }];

@@ -1,6 +1,6 @@
 //! Converts a user message and its attachments into a model message.
 
-use innkeeper_host::{Attachment, PastTurn, TextSpan};
+use innkeeper_host::agent::{Attachment, PastTurn, TextSpan};
 use innkeeper_std::text::prefix;
 
 use super::{documents, images};

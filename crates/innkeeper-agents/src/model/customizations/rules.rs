@@ -6,8 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::AppliedRule;
 use innkeeper_host::customizations::{About, Rule};
-use innkeeper_host::{AgentError, AppliedRule};
 
 use super::rule_globs::RuleScopes;
 use super::{TurnContext, beginning};

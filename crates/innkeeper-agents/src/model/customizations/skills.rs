@@ -3,8 +3,9 @@
 
 use std::collections::HashSet;
 
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Invocation, ToolDraft, ToolResult};
 use innkeeper_host::customizations::{About, Rule, Skill, TurnCustomizations, by_name};
-use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
 use serde_json::Value;
 
 use super::rules::{applied, location_of};

@@ -1,6 +1,6 @@
 //! Error messages, and the redaction of quoted provider messages.
 
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 
 use super::{ErrorKind, Provider};
 

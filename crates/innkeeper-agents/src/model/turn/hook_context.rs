@@ -1,6 +1,7 @@
 //! Context and decisions of the session's hooks.
 
-use innkeeper_host::{AgentError, EventSink, ToolDraft};
+use innkeeper_host::agent::ToolDraft;
+use innkeeper_host::{AgentError, EventSink};
 use serde_json::Value;
 
 use crate::model::conversation::{Conversation, Speaker, user};

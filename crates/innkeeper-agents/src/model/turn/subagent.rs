@@ -2,9 +2,8 @@
 
 use std::pin::Pin;
 
-use innkeeper_host::{
-    AgentError, EventSink, Invocation, SubagentEnd, SubagentSpec, ToolContent, ToolDraft, ToolResult,
-};
+use innkeeper_host::agent::{Invocation, SubagentEnd, SubagentSpec, ToolContent, ToolDraft, ToolResult};
+use innkeeper_host::{AgentError, EventSink};
 use serde_json::Value;
 
 use super::TurnRun;

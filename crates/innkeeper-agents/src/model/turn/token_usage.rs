@@ -1,6 +1,6 @@
 //! Token usage of a turn.
 
-use innkeeper_host::{AppliedRule, Usage};
+use innkeeper_host::agent::{AppliedRule, Usage};
 
 use crate::model::api::TokenUsage;
 

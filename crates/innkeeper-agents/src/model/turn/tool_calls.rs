@@ -1,9 +1,10 @@
 //! Runs the tool calls of an answer: read-only calls in parallel, others one after another.
 
 use futures_util::future::try_join_all;
+use innkeeper_host::agent::{ToolContent, ToolResult};
 use innkeeper_host::mcp::Arguments;
-use innkeeper_host::resource::is_of_mcp_server;
-use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
+use innkeeper_host::resources::is_of_mcp_server;
+use innkeeper_host::{AgentError, uri};
 use innkeeper_std::sync::Mutex;
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -7,7 +7,7 @@ use crate::providers::support::{KEY, api_of, ask, client, drain, endpoint, key};
 use innkeeper_agents::model::client::{Endpoint, ModelClient};
 use innkeeper_agents::model::error::{ErrorKind, ProviderError};
 use innkeeper_agents::model::retry::{RetryPolicy, jitter};
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 
 /// Returns the error of one reply, after the checks that all errors must pass.

@@ -5,7 +5,7 @@ use innkeeper_agents::model::api::{
     UserPart,
 };
 use innkeeper_agents::model::client::{ModelClient, TokenField};
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use serde_json::{Value, json};
 

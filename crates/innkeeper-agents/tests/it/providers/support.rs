@@ -7,7 +7,7 @@ use innkeeper_agents::model::api::{
 };
 use innkeeper_agents::model::client::{AnswerDecoder, Api, Endpoint, ModelClient, ModelStream, ProofOrigin};
 use innkeeper_agents::model::error::{Provider, ProviderError};
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use innkeeper_testkit::model_server::{Api as Wire, ModelServer};
 
 /// A key that must never be shown.

@@ -91,7 +91,14 @@ pub(crate) struct WatchOpened {
 
 impl HostTask {
     /// Does something with resources. The answer comes back as a message.
-    pub(crate) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>, sight: &VisibleSessions) {
+    pub(crate) fn resource(
+        &mut self,
+        conn: ConnId,
+        id: RequestId,
+        op: ResourceOp,
+        reaches: Vec<Reach>,
+        sight: &VisibleSessions,
+    ) {
         let ticket = self.requests.take(conn, &id);
         let Some(inbox) = self.inbox.upgrade() else {
             return;

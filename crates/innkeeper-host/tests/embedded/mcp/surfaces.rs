@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use innkeeper_host::Limits;
+use innkeeper_host::agent::Attachment;
 use innkeeper_host::mcp::{
     McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
 };
-use innkeeper_host::{Attachment, Limits};
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, turn_started};
 

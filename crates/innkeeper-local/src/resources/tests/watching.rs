@@ -4,7 +4,7 @@ use super::*;
 
 /// Waits for changes until they are what is expected.
 async fn told(
-    receiver: &mut tokio::sync::mpsc::Receiver<Vec<innkeeper_host::resource::ResourceChange>>,
+    receiver: &mut tokio::sync::mpsc::Receiver<Vec<innkeeper_host::resources::ResourceChange>>,
     last: &str,
 ) -> Vec<(String, ChangeKind)> {
     let mut all = Vec::new();

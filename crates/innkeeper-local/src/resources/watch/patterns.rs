@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use innkeeper_host::ResourceError;
+use innkeeper_host::resources::ResourceError;
 
 /// A list of patterns.
 #[derive(Debug, Clone)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::{Dir, Metadata};
-use innkeeper_host::ResourceError;
-use innkeeper_host::resource::ChangeKind;
+use innkeeper_host::resources::ChangeKind;
+use innkeeper_host::resources::ResourceError;
 use innkeeper_std::watch::{DirectoryId, WatchError};
 use innkeeper_std::{ConfinedRoot, TEMP_PREFIX, open_child, open_descendant};
 

@@ -1,4 +1,4 @@
-use innkeeper_host::Secret;
+use innkeeper_host::agent::Secret;
 use innkeeper_host::mcp::{ClientAuth, McpServers as _, ServerToken, TokenChange, TokenRefresh};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{Batch, ListPage, Record, StoredChat, StoredFrame, StoredSession, TurnSource};
-use innkeeper_host::{Journal, Lease};
+use innkeeper_host::journal::{Journal, Lease};
 use serde_json::Value;
 
 /// Describes everything that the records determine. Excludes merged appends, actions retained for replay only, and

@@ -2,7 +2,7 @@
 
 use innkeeper_core::stored::ListPage;
 use innkeeper_faults::{Fault, Op, Random};
-use innkeeper_host::{Journal, JournalError};
+use innkeeper_host::journal::{Journal, JournalError};
 use tempfile::TempDir;
 
 use crate::fault_injection::run::{Run, journal_on};

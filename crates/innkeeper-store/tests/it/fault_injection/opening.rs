@@ -6,7 +6,7 @@ use std::path::Path;
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 use innkeeper_core::{ActionFrame, Seq};
 use innkeeper_faults::{Disk, Fault, Op, Random};
-use innkeeper_host::{Journal, RESERVED};
+use innkeeper_host::journal::{Journal, RESERVED};
 use innkeeper_store::FILE_NAME;
 use rusqlite::Connection;
 use tempfile::TempDir;

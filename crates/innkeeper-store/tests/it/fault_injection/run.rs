@@ -6,7 +6,7 @@ use std::time::Duration;
 use innkeeper_core::Seq;
 use innkeeper_core::stored::Batch;
 use innkeeper_faults::{Disk, Random};
-use innkeeper_host::{Journal, JournalError, Lease, MemoryJournal, RESERVED};
+use innkeeper_host::journal::{Journal, JournalError, Lease, MemoryJournal, RESERVED};
 use innkeeper_store::{FILE_NAME, Options, ReplayLimits, SqliteJournal};
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use innkeeper_core::stored::Record;
-use innkeeper_host::{JournalError, RESERVED};
+use innkeeper_host::journal::{JournalError, RESERVED};
 
 use super::{CHAT, OTHER_CHAT, OTHER_SESSION, SESSION};
 use crate::journal::host_run::{HostRun, client, summary, turns_record};

@@ -1,7 +1,7 @@
 //! Sequence numbers across lives.
 
 use innkeeper_core::Seq;
-use innkeeper_host::RESERVED;
+use innkeeper_host::journal::RESERVED;
 
 use super::{CHAT, SESSION};
 use crate::journal::Storage;

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{Batch, ListPage, Record, StoredFrame, StoredSession, StoredSummary, TurnSource};
-use innkeeper_host::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, async_trait};
+use innkeeper_host::async_trait;
+use innkeeper_host::journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal};
 use innkeeper_testkit::journal::{Storage, StorageFailure};
 
 use super::mistakes::Mistake;

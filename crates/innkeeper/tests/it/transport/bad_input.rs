@@ -1,6 +1,6 @@
 //! Well-formed messages with wrong content: the code and the message name the field.
 
-use innkeeper_host::methods::{METHODS, Route};
+use innkeeper_host::rpc::methods::{METHODS, Route};
 use innkeeper_testkit::raw::{Incoming, RawClient};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! `ask_user`: asks the user a question.
 
-use innkeeper_host::{
-    AgentError, Answer, AnswerValue, Choice, EventSink, Form, Invocation, Question, QuestionKind, Response, ToolDraft,
-    ToolResult,
+use innkeeper_host::agent::{
+    Answer, AnswerValue, Choice, Form, Invocation, Question, QuestionKind, Response, ToolDraft, ToolResult,
 };
+use innkeeper_host::{AgentError, EventSink};
 use serde_json::Value;
 
 use super::text;

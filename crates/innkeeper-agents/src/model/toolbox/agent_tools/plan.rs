@@ -1,6 +1,7 @@
 //! `update_plan`: a task list that users see.
 
-use innkeeper_host::{AgentError, Invocation, ToolContent, ToolDraft, ToolResult};
+use innkeeper_host::AgentError;
+use innkeeper_host::agent::{Invocation, ToolContent, ToolDraft, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -629,7 +629,7 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
     assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
     driver.run(SUBAGENT_TURN, Box::new(turn_start()), unknown(), None);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    reports.send_replace(Some(crate::services::customizations::Reported {
+    reports.send_replace(Some(crate::services::customizations::CustomizationsReport {
         set: Arc::default(),
         off: Arc::default(),
         wait_until: None,

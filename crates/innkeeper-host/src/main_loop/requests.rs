@@ -168,7 +168,7 @@ mod tests {
     fn a_ticket_is_held_until_the_effect_of_its_request_is_performed() {
         let core = HostCore::new(CoreConfig::default(), Vec::new(), innkeeper_core::Seq(0));
         let places = Arc::new(Semaphore::new(3));
-        let mut take_place = || Arc::clone(&places).try_acquire_owned().expect("a free place");
+        let take_place = || Arc::clone(&places).try_acquire_owned().expect("a free place");
         let mut tickets = RequestTickets::default();
         tickets.hold(&core, &[listing(1)], CONN, &RequestId::number(1), take_place());
         tickets.hold(&core, &[listing(2)], CONN, &RequestId::number(2), take_place());

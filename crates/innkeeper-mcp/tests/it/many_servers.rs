@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_host::customizations::{About, Customizations, Following, Found, FoundSink, Kit, Wanted};
+use innkeeper_host::customizations::{About, CustomizationSet, Customizations, Following, Found, FoundSink, Wanted};
 use innkeeper_host::mcp::{ServerDeclaration, Transport};
 use innkeeper_host::{
     Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, Limits, TurnInput, async_trait, http,
@@ -60,12 +60,12 @@ impl Customizations for Declared {
             })
         });
         let entries = serde_json::from_value(entries.collect()).unwrap();
-        let kit = Arc::new(Kit {
+        let kit = Arc::new(CustomizationSet {
             mcp_servers: self.0.clone(),
-            ..Kit::default()
+            ..CustomizationSet::default()
         });
         Following::new(tokio::spawn(async move {
-            found.found(Found { entries, kit }).await;
+            found.found(Found { entries, set: kit }).await;
         }))
     }
 }

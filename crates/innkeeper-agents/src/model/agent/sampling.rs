@@ -38,7 +38,7 @@ pub(in crate::model) struct TurnSampler {
 
 #[async_trait]
 impl Sampler for TurnSampler {
-    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
+    async fn sample(&self, request: &SamplingRequest) -> Result<SamplingResult, String> {
         let model_request = self.request(request)?;
         let sampling = self.sample_text(&model_request, &request.stop_sequences);
         let sampled = match tokio::time::timeout(TIME, sampling).await {
@@ -109,7 +109,7 @@ impl TurnSampler {
         Ok(ModelMessage::User(parts.collect::<Result<_, _>>()?))
     }
 
-    async fn sample_text(&self, request: &ModelRequest, stops: &[String]) -> Result<Sampled, ProviderError> {
+    async fn sample_text(&self, request: &ModelRequest, stops: &[String]) -> Result<SamplingResult, ProviderError> {
         let client = &self.agent_state.client;
         let asking = client.stream_with_retries(request, self.key.as_ref(), &self.agent_state.retry, jitter, |_| {});
         let stream = asking.await?;
@@ -120,7 +120,7 @@ impl TurnSampler {
             reported: None,
         };
         let (text, stop) = read_until_stop(stream, stops, &mut usage_record).await?;
-        Ok(Sampled {
+        Ok(SamplingResult {
             text,
             model: self.model.id.clone(),
             stop,

@@ -140,7 +140,7 @@ fn discover(
     }
     Found {
         entries: entries(&discovered),
-        kit: Arc::new(kit),
+        set: Arc::new(kit),
     }
 }
 

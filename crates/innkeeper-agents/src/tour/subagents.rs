@@ -28,7 +28,7 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
         )
         .kind("helper")
         .description("Does a part of the work.");
-        let subagent = call.worker(spec).await?;
+        let subagent = call.subagent(spec).await?;
         let outcome = subagent
             .drive(|events| async move {
                 events.render_prompt(prompt::for_subagent(level, depth)).await?;

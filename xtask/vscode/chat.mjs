@@ -43,7 +43,7 @@ export class ChatWindow {
     this.page = page;
     this.directory = directory;
     this.wire = wire;
-    page.setDefaultTimeout(40_000);
+    page.setDefaultTimeout(120_000);
     page.on('pageerror', (error) => this.errors.push(`page error: ${error.message}`));
     page.on('console', (message) => {
       // VS Code logs everything through the console: its own errors start with "ERR". The browser names the address
@@ -65,7 +65,7 @@ export class ChatWindow {
   }
 
   /** Waits until a condition holds, or fails with what was expected. Elements may vanish while it looks at them. */
-  async until(expected, condition, seconds = 60) {
+  async until(expected, condition, seconds = 120) {
     const end = Date.now() + seconds * 1000;
     for (;;) {
       let problem = '';
@@ -98,7 +98,7 @@ export class ChatWindow {
   }
 
   async waitForInput() {
-    await this.page.locator(INPUT).last().waitFor({ timeout: 120_000 });
+    await this.page.locator(INPUT).last().waitFor({ timeout: 240_000 });
     await this.sleep(3000);
   }
 
@@ -115,7 +115,7 @@ export class ChatWindow {
   }
 
   /** Waits until the newest answer contains a text and the turn is over. */
-  async expectResponse(text, seconds = 60) {
+  async expectResponse(text, seconds = 120) {
     await this.until(`the answer "${text}"`, async () => (await this.lastResponse()).includes(text), seconds);
     await this.until('the turn to end', async () => !(await this.isBusy()), seconds);
   }
@@ -151,7 +151,7 @@ export class ChatWindow {
 
   /** Waits for the approval of exactly this command, and answers it. */
   async decideCommand(command, button) {
-    await this.until(`the approval of ${JSON.stringify(command)}`, async () => printable(await this.shownCommand()) === printable(command), 60);
+    await this.until(`the approval of ${JSON.stringify(command)}`, async () => printable(await this.shownCommand()) === printable(command));
     await this.approve(button);
   }
 
@@ -235,14 +235,14 @@ export class ChatWindow {
   }
 
   /** Picks an entry of the drop-down that an element opens. The entries of a host appear when it is connected. */
-  async pick(opener, entry, seconds = 60) {
+  async pick(opener, entry, seconds = 240) {
     const rows = this.page.locator('.action-widget .monaco-list-row');
     const row = rows.filter({ hasText: entry }).first();
     await this.until(`"${entry}" in the list`, async () => {
       // The hover of the button that was clicked last may cover the opener.
       await this.page.mouse.move(700, 300);
-      if (!(await rows.first().isVisible())) await opener.click({ timeout: 15_000 });
-      await rows.first().waitFor({ timeout: 15_000 });
+      if (!(await rows.first().isVisible())) await opener.click({ timeout: 30_000 });
+      await rows.first().waitFor({ timeout: 30_000 });
       await this.sleep(400);
       const box = (await row.count()) ? await row.boundingBox() : undefined;
       // The list lies below a layer that catches the clicks of Playwright.

@@ -161,9 +161,9 @@ function commonSteps(window, stage) {
       await window.until('the turn to run', () => window.isBusy());
       await window.sleep(2000);
       await stage.restartHost();
-      await window.expectResponse('the host stopped while this turn was running', 120);
+      await window.expectResponse('the host stopped while this turn was running');
       await window.shoot('restarted');
-      await window.say('hello again', 'You wrote 2 words', 120);
+      await window.say('hello again', 'You wrote 2 words');
     }],
     ['answer whether the MCP servers of a workspace may run', async () => {
       const folder = stage.createFolderWithServer(`annex-${window.name}`);

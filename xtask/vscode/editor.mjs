@@ -28,7 +28,7 @@ export async function startServer(processes, { installed, node, run, port, wireP
     ],
     { env: { ...process.env, HOME: join(run, 'home') } },
   );
-  await waitForPort(port, 60);
+  await waitForPort(port, 240);
 }
 
 export class EditorWindow extends ChatWindow {
@@ -75,7 +75,7 @@ export class EditorWindow extends ChatWindow {
   async newSession(agent) {
     await this.page.locator('.part.auxiliarybar a.codicon-plus').first().click();
     await this.sleep(1500);
-    await this.pick(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent, 90);
+    await this.pick(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent);
   }
 
   async pickPermission(level) {

@@ -115,7 +115,7 @@ models = [{ id = "scripted", context_window = 200000 }]
     // The Agents window is a web page here, so its origin is allowed; the desktop's is allowed by default.
     const args = ['serve', '--listen', `127.0.0.1:${this.ports.host}`, '--data', data, '--config', this.config, '--allow-origin', origin];
     this.processes.start('innkeeper', this.options.innkeeper, args, { env: this.#environment });
-    await waitForPort(this.ports.host, 60);
+    await waitForPort(this.ports.host, 120);
     const token = join(data, 'token');
     // The host writes the token a moment after it listens.
     while (!existsSync(token)) await sleep(50);

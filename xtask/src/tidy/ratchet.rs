@@ -8,7 +8,7 @@ use super::Finding;
 /// The file with the counts: rule, scope and allowed count, separated by tabs.
 pub(super) const PATH: &str = "xtask/ratchet.tsv";
 
-const HEADER: &str = "# What the rules of `cargo xtask tidy` still tolerate: rule, scope, count, separated by tabs.\n\
+const HEADER: &str = "# Findings that `cargo xtask tidy` still tolerates: rule, scope, count, separated by tabs.\n\
                       # A count may only shrink. `cargo xtask tidy --lower` writes lower counts; never raise one by hand.\n";
 
 /// The allowed count of each rule and scope. A pair that is not listed is allowed none.

@@ -126,7 +126,7 @@ async fn json_equals_the_customizations_of_a_new_session() {
     let _stopped = host.stop().await;
     assert_eq!(without_states(printed()), without_states(expected), "it is kept");
     let explained = ask("--explain");
-    assert!(explained.starts_with("No host runs on the data directory; what is on and off is what was decided"));
+    assert!(explained.starts_with("No host runs on the data directory; the decisions are those"));
     for line in reasons {
         assert!(explained.contains(line), "{line:?} is not in\n{explained}");
     }
@@ -159,7 +159,7 @@ async fn words_are_a_tree_and_explanations_have_reasons() {
     }
     let explained = text(&run(home.path(), &[&path, "--explain"]));
     for line in [
-        "No host runs on the data directory; what is on and off is what was decided for this workspace and for \
+        "No host runs on the data directory; the decisions are those for this workspace and for \
          everywhere.",
         "  - error: it could not be loaded\n",
         "  - error: .plugin/plugin.json: ",

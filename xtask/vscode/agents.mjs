@@ -110,8 +110,7 @@ export class AgentsWindow extends ChatWindow {
       await this.sleep(1200);
     }
     await this.shoot('folder-by-clicking');
-    await this.page.locator('.quick-input-widget .monaco-button', { hasText: 'OK' }).click();
-    await this.sleep(1500);
+    await this.acceptFolder();
   }
 
   /** Starts a session in a folder whose path is typed. */
@@ -122,8 +121,7 @@ export class AgentsWindow extends ChatWindow {
     await this.page.keyboard.type(`${path}/`, { delay: 5 });
     await this.sleep(1500);
     await this.shoot('folder-by-typing');
-    await this.page.keyboard.press('Enter');
-    await this.sleep(1500);
+    await this.acceptFolder();
   }
 
   async pickAgent(agent) {

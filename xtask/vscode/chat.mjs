@@ -253,6 +253,16 @@ export class ChatWindow {
     await this.sleep(800);
   }
 
+  /** Accepts the folder of the dialog. A click before the dialog has read the folder only shows what is in it. */
+  async acceptFolder() {
+    const button = this.page.locator('.quick-input-widget .monaco-button', { hasText: 'OK' });
+    await this.until('the dialog to take the folder', async () => {
+      if (await button.isVisible()) await button.click({ timeout: 10_000 });
+      await this.sleep(2000);
+      return !(await button.isVisible());
+    }, 240);
+  }
+
   /** Picks an entry of the context menu of an element. */
   async menu(element, entry) {
     await element.click({ button: 'right' });

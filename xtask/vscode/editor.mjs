@@ -55,14 +55,8 @@ export class EditorWindow extends ChatWindow {
     await this.page.keyboard.type(`${path}/`, { delay: 5 });
     await this.sleep(1500);
     await this.shoot('folder');
-    // A click opens the folder once the dialog has read it; an earlier click only shows what is in it.
-    await this.until('the folder to open', async () => {
-      if (new URL(this.page.url()).searchParams.get('folder') === path) return true;
-      const button = dialog.locator('.monaco-button', { hasText: 'OK' });
-      if (await button.isVisible()) await button.click({ timeout: 5000 });
-      await this.sleep(2000);
-      return false;
-    }, 120);
+    await this.acceptFolder();
+    await this.until('the folder to open', async () => new URL(this.page.url()).searchParams.get('folder') === path, 240);
     await this.waitForInput();
   }
 

@@ -53,6 +53,7 @@ pub struct HostBuilder {
     read_only: Option<String>,
     restricted_sections: Option<Vec<String>>,
     default_directory: Option<String>,
+    server_info: Option<(String, String)>,
     is_owned: bool,
 }
 
@@ -73,6 +74,7 @@ impl HostBuilder {
             read_only: None,
             restricted_sections: None,
             default_directory: None,
+            server_info: None,
             is_owned: true,
         }
     }
@@ -177,8 +179,7 @@ impl HostBuilder {
     /// How the host introduces itself in `initialize`.
     #[must_use]
     pub fn server_info(mut self, name: &str, version: &str) -> Self {
-        self.limits.core.server_name = name.to_owned();
-        self.limits.core.server_version = Some(version.to_owned());
+        self.server_info = Some((name.to_owned(), version.to_owned()));
         self
     }
 
@@ -202,6 +203,10 @@ impl HostBuilder {
     pub async fn start(mut self) -> Result<Host, HostError> {
         if self.restricted_sections.is_some() {
             self.limits.core.restricted_sections = self.restricted_sections.take();
+        }
+        if let Some((name, version)) = self.server_info.take() {
+            self.limits.core.server_name = name;
+            self.limits.core.server_version = Some(version);
         }
         if self.default_directory.is_some() {
             self.limits.core.default_directory = self.default_directory.take();

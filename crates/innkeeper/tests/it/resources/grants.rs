@@ -130,7 +130,10 @@ async fn res14_res15_grants_are_listed_given_and_taken_back_at_the_command_line(
     let (host, drive, _) = start_with_scopes().await;
     let (project, uri) = project();
     let (said_ok, said) = grants(&host, &[]).await;
-    assert!(said_ok && said.contains("No client was granted anything"), "{said}");
+    assert!(
+        said_ok && said.contains("There are no grants and no requests"),
+        "{said}"
+    );
     let (said_ok, said) = grants(&host, &["allow"]).await;
     assert!(!said_ok && said.contains("asks for anything"), "{said}");
     let client = OfficialClient::connect(&drive, "asker").await;

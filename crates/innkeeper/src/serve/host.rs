@@ -46,16 +46,12 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
     let (settings, dir) = (&plan.settings, &prepared.dir);
     let contents = contents(dir, &plan.limits);
     let mut builder = Host::builder()
-        .server_info("innkeeper", env!("CARGO_PKG_VERSION"))
         .files(innkeeper_local::Workspace::new())
         .repositories(innkeeper_local::LocalRepositories::default())
         .resources(resources(plan, prepared))
         .contents(contents.clone());
     if let Some(directory) = &plan.default_directory {
         builder = builder.default_directory(directory.clone());
-    }
-    if let Some(logs) = &plan.logs {
-        builder = builder.logs(logs);
     }
     let mut runner = None;
     // A read-only host shows the customizations that sessions had, and looks for none.
@@ -74,6 +70,11 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
             .read_only("it was started with --read-only"),
         false => builder.journal(journal(dir, &plan.limits)).limits(plan.limits.clone()),
     };
+    // After the limits, which replace the whole configuration of the core.
+    builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
+    if let Some(logs) = &plan.logs {
+        builder = builder.logs(logs);
+    }
     let host = builder
         .start()
         .await

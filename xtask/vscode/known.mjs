@@ -93,6 +93,10 @@ const ERRORS = [
     pattern: /^console error: ERR {2}\[AHPLog\] Failed to write transport log FileOperationError: Unable to write file 'vscode-log:\S+\.jsonl' \(Error: IndexedDB database 'vscode-web-db' is closed\.\)/,
   },
   {
+    reason: 'Seen once, in a run that loaded the Agents window again: a queue of VS Code was gone before its last task.',
+    pattern: /^console error: ERR {2}Throttler is disposed: Error: Throttler is disposed\n/,
+  },
+  {
     reason: 'The Agents window reads the settings of the last folder before it is connected to the host again.',
     pattern: /^console error: ERR {2}FileOperationError: Unable to read file 'vscode-agent-host:\S+\/\.vscode\/(tasks|mcp|launch|settings)\.json\?\S+' \(Unavailable \(FileSystemError\): No connection for authority: 127\.0\.0\.1__\d+\)/,
   },

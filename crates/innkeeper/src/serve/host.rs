@@ -70,7 +70,6 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
             .read_only("it was started with --read-only"),
         false => builder.journal(journal(dir, &plan.limits)).limits(plan.limits.clone()),
     };
-    // After the limits, which replace the whole configuration of the core.
     builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
     if let Some(logs) = &plan.logs {
         builder = builder.logs(logs);

@@ -191,7 +191,7 @@ async fn open(
         (Transport::Http(_), Some(remote)) => {
             let (handler, inbox, receiver) = new_handler(shared, changes);
             let transport = StreamableHttp::new(remote.client.clone(), remote.url.clone(), inbox, &handler.closed);
-            match begin(Wire::Http(transport), handler, receiver, handshake).await {
+            match begin(Wire::Http(Box::new(transport)), handler, receiver, handshake).await {
                 Ok(opened) => Ok(opened),
                 Err(failure) if may_be_older(&failure) => match open_sse(shared, remote, changes).await {
                     Ok(opened) => Ok(opened),

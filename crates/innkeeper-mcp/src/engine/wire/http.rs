@@ -391,7 +391,7 @@ impl HttpConnection {
             .get("protocolVersion")
             .and_then(Value::as_str)
             .map(Arc::from)
-            .or(version.cloned());
+            .or_else(|| version.cloned());
         let session = self.sessions.begun(&initialize, id, version.clone());
         let initialized = Outgoing::notification("notifications/initialized", None, version.clone());
         match self.post_in(&initialized, &session).await {

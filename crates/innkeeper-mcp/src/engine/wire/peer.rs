@@ -43,7 +43,8 @@ pub(crate) enum RequestFailure {
 pub(crate) enum Transport {
     Stdio(StdioTransport),
     Sse(SseTransport),
-    Http(StreamableHttp),
+    // Boxed: it is much larger than the others.
+    Http(Box<StreamableHttp>),
 }
 
 impl Transport {
@@ -53,7 +54,7 @@ impl Transport {
         match self {
             Self::Stdio(stdio) => Box::pin(stdio.send(message)),
             Self::Sse(sse) => Box::pin(sse.send(message)),
-            Self::Http(http) => Box::pin(http.clone().send(message)),
+            Self::Http(http) => Box::pin(StreamableHttp::clone(http).send(message)),
         }
     }
 }

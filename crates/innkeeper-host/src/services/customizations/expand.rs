@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn arguments_go_where_the_text_wants_them() {
         let cases = [
-            ("Fix $ARGUMENTS.", "the  bell", "Fix the  waker."),
+            ("Fix $ARGUMENTS.", "the  bell", "Fix the  bell."),
             ("Fix $ARGUMENTS.", "", "Fix ."),
             (
                 "Fix $1 by $2, then $1.",
@@ -334,12 +334,12 @@ mod tests {
 
     #[test]
     fn arguments_that_the_text_does_not_mention_follow_it() {
-        let expand = |arguments| expand("Look variables.\n", arguments, &PathVariables::default());
+        let expand = |arguments| expand("Look around.\n", arguments, &PathVariables::default());
         assert_eq!(
             expand("with care").as_deref(),
-            Ok("Look variables.\n\nArguments: with care\n")
+            Ok("Look around.\n\nArguments: with care\n")
         );
-        assert_eq!(expand("").as_deref(), Ok("Look variables.\n"));
+        assert_eq!(expand("").as_deref(), Ok("Look around.\n"));
     }
 
     #[test]

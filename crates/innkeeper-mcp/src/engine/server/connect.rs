@@ -216,7 +216,7 @@ async fn open_sse(
     let transport = transport.map_err(|failure| explain_failure(remote, &failure))?;
     unfinished.disarm();
     // That transport is older than discovery.
-    let opened = begin(Wire::Sse(transport), handler, receiver, Handshake::Older).await;
+    let opened = begin(Wire::Sse(Box::new(transport)), handler, receiver, Handshake::Older).await;
     opened.map_err(|failure| explain_http(remote, failure))
 }
 

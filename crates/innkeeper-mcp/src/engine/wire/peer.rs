@@ -42,8 +42,8 @@ pub(crate) enum RequestFailure {
 #[derive(Debug)]
 pub(crate) enum Transport {
     Stdio(StdioTransport),
-    Sse(SseTransport),
-    // Boxed: it is much larger than the others.
+    Sse(Box<SseTransport>),
+    // Boxed: a transport over HTTP is much larger than pipes.
     Http(Box<StreamableHttp>),
 }
 

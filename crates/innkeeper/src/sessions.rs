@@ -38,7 +38,7 @@ pub(crate) fn run(args: SessionsArgs) -> Result<(), Failure> {
                     connection.close().await;
                 }
                 Found::NoHost(data) => {
-                    innkeeper_cli::sessions::delete(&args, &mut OfflineSessions::change(data)?).await?;
+                    innkeeper_cli::sessions::delete(&args, &mut OfflineSessions::change(*data)?).await?;
                 }
             },
             SessionsCommand::Restore(args) => match open_host(&args.connect).await? {
@@ -48,10 +48,10 @@ pub(crate) fn run(args: SessionsArgs) -> Result<(), Failure> {
                 }
                 // Listing needs no lock.
                 Found::NoHost(data) if args.sessions.is_empty() => {
-                    innkeeper_cli::sessions::restore(&args, &mut OfflineSessions::read(data)?).await?;
+                    innkeeper_cli::sessions::restore(&args, &mut OfflineSessions::read(*data)?).await?;
                 }
                 Found::NoHost(data) => {
-                    innkeeper_cli::sessions::restore(&args, &mut OfflineSessions::change(data)?).await?;
+                    innkeeper_cli::sessions::restore(&args, &mut OfflineSessions::change(*data)?).await?;
                 }
             },
             SessionsCommand::Prune(args) => prune::run(args).await?,
@@ -63,7 +63,7 @@ pub(crate) fn run(args: SessionsArgs) -> Result<(), Failure> {
 /// The host of a command, if there is one.
 enum Found {
     Host(Connection),
-    NoHost(Offline),
+    NoHost(Box<Offline>),
 }
 
 /// Connects to the host that the arguments name, or to the one that runs on the data directory, if there is one.
@@ -71,7 +71,7 @@ async fn open_host(args: &ConnectArgs) -> Result<Found, Failure> {
     let data = Offline::find(&args.common)?;
     match args.url.is_some() || data.has_host() {
         true => Connection::open(&data.dir, args).await.map(Found::Host),
-        false => Ok(Found::NoHost(data)),
+        false => Ok(Found::NoHost(Box::new(data))),
     }
 }
 
@@ -101,7 +101,7 @@ async fn import(args: &ImportArgs) -> Result<(), Failure> {
             Ok(())
         }
         Found::NoHost(data) => {
-            let mut sessions = OfflineSessions::create(data)?;
+            let mut sessions = OfflineSessions::create(*data)?;
             innkeeper_cli::sessions::import(source, &mut sessions).await
         }
     }

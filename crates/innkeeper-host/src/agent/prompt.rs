@@ -35,9 +35,8 @@ impl PromptSection {
 /// [`ChatContext::render_prompt`](super::ChatContext::render_prompt) when a chat opens.
 ///
 /// ```
-/// use innkeeper_host::{
-///     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, PromptSection, Section, TurnInput, async_trait,
-/// };
+/// use innkeeper_host::agent::{PromptSection, Section};
+/// use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, TurnInput, async_trait};
 ///
 /// struct Clerk;
 ///

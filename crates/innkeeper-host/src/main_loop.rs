@@ -1,15 +1,17 @@
 //! The main loop: the one task that owns the core.
 //!
-//! `task.rs` is the loop, `message.rs` its inputs, `perform.rs` the interpreter of the core's effects,
-//! `durability.rs` the gate that holds effects back until they are persisted, and `recovery.rs` the restart of the
-//! core after a failure of the journal.
+//! `task.rs` is the loop, `message.rs` its inputs, and `perform.rs` the interpreter of the core's effects. The other
+//! parts have state of their own: `connections.rs`, `agents.rs`, `requests.rs` (tickets of requests in flight) and
+//! `durability.rs`, the gate that holds effects back until they are persisted. `recovery.rs` replaces the core after a
+//! failure. `handles.rs` is how the parts reach the loop.
 
-mod agent_tools;
-pub(crate) mod connections;
+pub(crate) mod agents;
+mod connections;
 pub(crate) mod durability;
+pub(crate) mod handles;
 pub(crate) mod message;
 mod perform;
-pub(crate) mod recovery;
+mod recovery;
 pub(crate) mod requests;
 pub(crate) mod task;
 

@@ -12,3 +12,35 @@ pub(crate) mod prompt_transform;
 pub mod repositories;
 pub mod resources;
 pub mod telemetry;
+
+use completions::effects::Lookups;
+use contents::effects::ContentStore;
+use customizations::effects::FollowedCustomizations;
+use journal::effects::JournalRequests;
+use mcp::effects::Servers;
+use repositories::effects::FollowedRepositories;
+use resources::effects::ResourceRequests;
+use telemetry::effects::Logs;
+
+/// The services of one host, each with its own state. Each performs the effects that concern it.
+pub(crate) struct Services {
+    pub(crate) journal: JournalRequests,
+    pub(crate) lookups: Lookups,
+    pub(crate) resources: ResourceRequests,
+    pub(crate) contents: ContentStore,
+    pub(crate) customizations: FollowedCustomizations,
+    pub(crate) repositories: FollowedRepositories,
+    pub(crate) mcp: Servers,
+    /// The log for clients, if there is one.
+    pub(crate) logs: Option<Logs>,
+}
+
+impl Services {
+    /// Ends everything that belongs to sessions, because the core is replaced.
+    pub(crate) fn clear(&mut self) {
+        self.resources.clear();
+        self.customizations.clear();
+        self.repositories.clear();
+        self.mcp.clear();
+    }
+}

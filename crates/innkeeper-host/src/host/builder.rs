@@ -1,13 +1,12 @@
 //! What a host is made of, and how it starts.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use innkeeper_core::{AgentProfile, CoreConfig, Effect, HostCore, Input, Now, Opening, Seq, StorageMode};
 use innkeeper_std::sync::Mutex;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,21 +14,25 @@ use super::catalogue::{Catalogue, keep_current, profile_of};
 use super::{Host, HostError, HostHandle};
 use crate::agent::Agent;
 use crate::limits::Limits;
-use crate::main_loop::durability::PendingEffects;
-use crate::main_loop::message::Message;
-use crate::main_loop::requests::RequestTickets;
-use crate::main_loop::task::{FailureInjection, HostTask};
+use crate::main_loop::Message;
+use crate::main_loop::agents::Agents;
+use crate::main_loop::durability::Durability;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::task::{FailureInjection, HostParts, HostTask};
+use crate::services::Services;
+use crate::services::completions::effects::Lookups;
 use crate::services::completions::{Files, NoFiles};
+use crate::services::contents::effects::ContentStore;
 use crate::services::contents::{ContentLimits, Contents, MemoryContents};
 use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::customizations::{Customizations, NoCustomizations};
-use crate::services::journal::effects::{LOADS, find, turns_of};
+use crate::services::journal::effects::{JournalRequests, find, turns_of};
 use crate::services::journal::{Journal, Lease, VolatileJournal};
 use crate::services::mcp::effects::Servers;
-use crate::services::mcp::{AppRequests, McpServers, NoMcpServers, TokenSink};
+use crate::services::mcp::{McpServers, NoMcpServers, TokenSink};
 use crate::services::repositories::effects::FollowedRepositories;
 use crate::services::repositories::{NoRepositories, Repositories};
-use crate::services::resources::effects::OperationOrder;
+use crate::services::resources::effects::ResourceRequests;
 use crate::services::resources::{NoResources, Resources};
 use crate::services::telemetry::LogSink;
 use crate::services::telemetry::effects::Logs;
@@ -277,47 +280,31 @@ impl HostBuilder {
             }),
             files: Arc::clone(&self.files),
         };
-        let task = HostTask {
+        // Weak, so that the loop ends when every handle is gone.
+        let handles = LoopHandles::new(inbox.downgrade(), tasks.clone(), limits);
+        let task = HostTask::new(HostParts {
             core,
-            // Weak, so that the loop ends when every handle is gone.
-            inbox: inbox.downgrade(),
-            agents,
-            journal: self.journal,
-            files: self.files,
-            resources: self.resources,
-            watches: HashMap::new(),
-            followed: FollowedCustomizations::new(self.customizations),
-            repositories: FollowedRepositories::new(self.repositories),
-            servers: Servers::new(self.mcp_servers),
-            contents,
-            logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),
-            content_order: OperationOrder::default(),
-            limits,
-            tasks: tasks.clone(),
-            ready: Arc::clone(&handle.ready),
-            connections: Vec::new(),
-            free: Vec::new(),
-            drivers: HashMap::new(),
-            held: Vec::new(),
-            taken: VecDeque::new(),
-            missed: Arc::default(),
-            requests: RequestTickets::default(),
-            app_requests: AppRequests::default(),
-            pending: PendingEffects::default(),
-            read_only: self.read_only,
-            generation: 0,
-            importing: Arc::default(),
-            problem: Arc::clone(&handle.problem),
-            loads: Arc::new(Semaphore::new(LOADS)),
             first_effects,
-            panicked: false,
-            poisoned: HashSet::new(),
-            renders: HashMap::new(),
-            next_render: 0,
-            breaks: self.breaks,
-            started: Instant::now(),
-            stopping: None,
-        };
+            agents: Agents::new(agents),
+            services: Services {
+                journal: JournalRequests::new(Arc::clone(&self.journal)),
+                lookups: Lookups::new(self.files),
+                resources: ResourceRequests::new(self.resources),
+                contents: ContentStore::new(contents),
+                customizations: FollowedCustomizations::new(self.customizations),
+                repositories: FollowedRepositories::new(self.repositories),
+                mcp: Servers::new(self.mcp_servers),
+                logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),
+            },
+            durability: Durability::new(
+                self.journal,
+                self.read_only,
+                Arc::clone(&handle.ready),
+                Arc::clone(&handle.problem),
+            ),
+            handles,
+            fails_on: self.breaks,
+        });
         if !unsettled.is_empty() {
             // The inbox is empty, so there is room.
             let _ = inbox.try_send(Message::Core(Input::LookAfter(unsettled)));

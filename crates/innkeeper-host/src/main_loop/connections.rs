@@ -1,108 +1,68 @@
-//! The connections of a host, and the questions it asks through them.
+//! The connections of a host, and the requests that it sends through them.
 
 use std::sync::Arc;
 
-use innkeeper_core::{ClientId, ConnId, Outgoing};
+use innkeeper_core::{ConnId, Outgoing};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use crate::main_loop::task::HostTask;
+use crate::limits::Limits;
 use crate::net::close::Close;
 use crate::net::outbox::{Outbox, QueueLimits};
 use crate::net::reverse_requests::{ClientRequestError, PendingRequests, ReverseMethod};
 use crate::services::prompt_transform;
 use crate::services::resources::effects::OperationOrder;
 
+/// Receives the answer of a client.
+type Reply = oneshot::Sender<Result<Value, ClientRequestError>>;
+
+/// The connections, by slot.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// Counts the connections that used the slot.
     generation: u32,
     connection: Option<Connection>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) outbox: Arc<Outbox>,
+struct Connection {
+    outbox: Arc<Outbox>,
     /// The requests of the host that the client has not answered yet.
-    pub(crate) reverse_requests: PendingRequests,
-    /// The order of what it wants done with resources.
-    pub(crate) order: OperationOrder,
+    reverse_requests: PendingRequests,
+    /// The order of its operations on resources.
+    order: OperationOrder,
 }
-impl HostTask {
-    pub(crate) fn push(&mut self, to: ConnId, message: Outgoing) {
-        if let Some(connection) = self.connection(to) {
-            connection.outbox.push(message);
-        }
-    }
 
-    pub(crate) fn request_client(
-        &mut self,
-        client: ClientId,
-        method: ReverseMethod,
-        params: Map<String, Value>,
-        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
-    ) {
-        let Some(conn) = self.core.primary_conn(&client) else {
-            let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
-            return;
-        };
-        let Some(connection) = self.connection(conn) else {
-            let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
-            return;
-        };
-        let Some(id) = connection.reverse_requests.add(reply) else {
-            return;
-        };
-        let mut params = params;
-        params.insert("channel".to_owned(), json!(innkeeper_core::uri::ROOT));
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method.name(), "params": params });
-        connection.outbox.push(Outgoing::Text(request.to_string().into()));
-    }
-
-    /// Asks the client on a connection to rewrite sections of a system prompt (SMT-01). No other
-    /// connection takes its place (SMT-10).
-    pub(crate) fn ask_to_transform(
-        &mut self,
-        conn: ConnId,
-        params: &str,
-        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
-    ) {
-        let Some(connection) = self.connection(conn) else {
-            let _ = reply.send(Err(ClientRequestError::Disconnected));
-            return;
-        };
-        if let Some(id) = connection.reverse_requests.add(reply) {
-            let method = prompt_transform::METHOD;
-            let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-            connection.outbox.push(Outgoing::Text(request.into()));
-        }
-    }
-
-    pub(crate) fn add_connection(&mut self) -> (ConnId, Arc<Outbox>) {
+impl Connections {
+    pub(crate) fn add(&mut self, limits: &Limits) -> (ConnId, Arc<Outbox>) {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(Slot::default());
-            u32::try_from(self.connections.len() - 1).unwrap_or(u32::MAX)
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
-        let outbox = Arc::new(Outbox::new(QueueLimits::from(&*self.limits)));
+        let outbox = Arc::new(Outbox::new(QueueLimits::from(limits)));
         let first_id = getrandom::u32().map_or(1, u64::from);
-        let reverse_requests = PendingRequests::new(self.limits.reverse_requests, first_id);
-        let entry = &mut self.connections[slot as usize];
+        let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
         entry.connection = Some(Connection {
             outbox: Arc::clone(&outbox),
-            reverse_requests,
+            reverse_requests: PendingRequests::new(limits.reverse_requests, first_id),
             order: OperationOrder::default(),
         });
-        (
-            ConnId {
-                slot,
-                generation: entry.generation,
-            },
-            outbox,
-        )
+        let conn = ConnId {
+            slot,
+            generation: entry.generation,
+        };
+        (conn, outbox)
     }
 
-    pub(crate) fn remove_connection(&mut self, conn: ConnId) {
-        if let Some(slot) = self.connections.get_mut(conn.slot as usize)
+    pub(crate) fn remove(&mut self, conn: ConnId) {
+        if let Some(slot) = self.slots.get_mut(conn.slot as usize)
             && slot.generation == conn.generation
             && let Some(connection) = slot.connection.take()
         {
@@ -111,29 +71,81 @@ impl HostTask {
         }
     }
 
-    pub(crate) fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
-        let slot = self.connections.get_mut(conn.slot as usize)?;
-        if slot.generation == conn.generation {
-            slot.connection.as_mut()
-        } else {
-            None
+    /// Puts a message into the queue of a connection.
+    pub(crate) fn push(&self, to: ConnId, message: Outgoing) {
+        if let Some(outbox) = self.outbox(to) {
+            outbox.push(message);
         }
     }
 
     pub(crate) fn outbox(&self, conn: ConnId) -> Option<&Outbox> {
-        let slot = self.connections.get(conn.slot as usize)?;
-        let connection = slot
-            .connection
-            .as_ref()
-            .filter(|_| slot.generation == conn.generation)?;
-        Some(&connection.outbox)
+        self.get(conn).map(|connection| &*connection.outbox)
     }
 
-    pub(crate) fn close_all(&mut self, close: Close) {
-        for slot in &self.connections {
+    /// Returns the order of the operations on resources of a connection.
+    pub(crate) fn order(&self, conn: ConnId) -> Option<&OperationOrder> {
+        self.get(conn).map(|connection| &connection.order)
+    }
+
+    /// Closes a connection after its queue is written.
+    pub(crate) fn close(&self, conn: ConnId, close: Close) {
+        if let Some(outbox) = self.outbox(conn) {
+            outbox.close(close);
+        }
+    }
+
+    pub(crate) fn close_all(&self, close: Close) {
+        for slot in &self.slots {
             if let Some(connection) = &slot.connection {
                 connection.outbox.close(close);
             }
         }
+    }
+
+    /// Sends a request to the client of a connection. The root channel is added to `params`.
+    pub(crate) fn request(&mut self, conn: ConnId, method: ReverseMethod, params: Map<String, Value>, reply: Reply) {
+        let mut params = params;
+        params.insert("channel".to_owned(), json!(innkeeper_core::uri::ROOT));
+        self.send_request(conn, reply, |id| {
+            json!({ "jsonrpc": "2.0", "id": id, "method": method.name(), "params": params }).to_string()
+        });
+    }
+
+    /// Asks the client of a connection to rewrite sections of a system prompt (SMT-01). No other connection takes its
+    /// place (SMT-10).
+    pub(crate) fn request_transform(&mut self, conn: ConnId, params: &str, reply: Reply) {
+        let method = prompt_transform::METHOD;
+        self.send_request(conn, reply, |id| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+        });
+    }
+
+    fn send_request(&mut self, conn: ConnId, reply: Reply, encode: impl FnOnce(u64) -> String) {
+        let Some(connection) = self.get_mut(conn) else {
+            let _ = reply.send(Err(ClientRequestError::Disconnected));
+            return;
+        };
+        if let Some(id) = connection.reverse_requests.add(reply) {
+            connection.outbox.push(Outgoing::Text(encode(id).into()));
+        }
+    }
+
+    /// Delivers the answer of a client.
+    pub(crate) fn answered(&mut self, conn: ConnId, id: u64, outcome: Result<Value, ClientRequestError>) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.reverse_requests.answer(id, outcome);
+        }
+    }
+
+    fn get(&self, conn: ConnId) -> Option<&Connection> {
+        let slot = self.slots.get(conn.slot as usize)?;
+        let is_current = slot.generation == conn.generation;
+        slot.connection.as_ref().filter(|_| is_current)
+    }
+
+    fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(conn.slot as usize)?;
+        let is_current = slot.generation == conn.generation;
+        slot.connection.as_mut().filter(|_| is_current)
     }
 }

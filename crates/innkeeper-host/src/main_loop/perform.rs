@@ -1,27 +1,23 @@
-//! Performing what the core wants done, in order.
+//! Performs the effects of the core, in order. Each effect is performed by the part of the host that owns the state for
+//! it: connections, agents or services.
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
-use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber};
-use tokio::time::Instant;
+use innkeeper_core::{ActionFrame, ChannelId, ConnId, Effect, LookUp, Outgoing, RequestId, Subscriber};
 
-use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
-use crate::agent::runtime::event_queue::LoopWaker;
-use crate::main_loop::task::HostTask;
-use crate::services::contents::SessionContents;
-use crate::services::journal::effects::turns_of;
-use crate::services::mcp::TrustTimeouts;
-use crate::services::prompt_transform::TransformLimits;
-use crate::services::resources::client_files::ReadLimits;
-
-/// How long an agent is held back at most: a reader that trickles is not waited for without end.
-const MAX_HOLD: Duration = Duration::from_secs(1);
+use super::Message;
+use super::requests::{OpenRequest, request_of};
+use super::task::HostTask;
+use crate::services::customizations::TurnCustomizations;
+use crate::services::customizations::resource_access::VisibleSets;
+use crate::services::mcp::CREATE_MESSAGE;
+use crate::services::mcp::app_requests::sample_for_app;
+use crate::services::resources::effects::ResourceOperation;
 
 impl HostTask {
-    /// Does what the core decided, in order. What has to be kept of it is.
-    pub(crate) fn perform(&mut self, effects: &mut Vec<Effect>) {
+    /// Performs effects. The actions and records among them are persisted already.
+    pub(super) fn perform(&mut self, effects: &mut Vec<Effect>) {
         let mut run = Run::default();
         for effect in effects.drain(..) {
             match effect {
@@ -41,157 +37,169 @@ impl HostTask {
     }
 
     fn perform_one(&mut self, effect: Effect) {
+        let handles = &self.handles;
         match effect {
-            // Published in runs, or kept already.
+            // Published in runs, or persisted already.
             Effect::Publish { .. } | Effect::Keep(_) => {}
-            Effect::Load { uri } => self.load(uri),
-            Effect::LoadTurns { chat, uri, range } => self.load_turns(chat, uri, range),
+
+            // Connections.
             Effect::Notify { to, message } => {
                 for subscriber in &*to {
-                    self.push(subscriber.conn, Outgoing::Text(message.clone()));
+                    self.net.push(subscriber.conn, Outgoing::Text(message.clone()));
                 }
             }
-            Effect::ExportLogs { to, message } => self.export_logs(&to, &message),
-            Effect::Send { to, message } => self.push(to, message),
-            Effect::Close { conn, reason } => {
-                if let Some(connection) = self.connection(conn) {
-                    connection.outbox.close(reason.into());
+            Effect::ExportLogs { to, message } => {
+                for outbox in to.iter().filter_map(|conn| self.net.outbox(*conn)) {
+                    outbox.push_if_room(Outgoing::Text(message.clone()));
                 }
             }
+            Effect::Send { to, message } => self.net.push(to, message),
+            Effect::Close { conn, reason } => self.net.close(conn, reason.into()),
+
+            // Agents.
             Effect::OpenChat(open) => {
-                let (Some(agent), Some(deps)) = (self.agents.get(&open.provider), self.driver_deps()) else {
+                let Some(agent) = self.agents.get(&open.provider) else {
                     return;
                 };
-                let chat = open.chat;
-                let agent = Arc::clone(agent);
-                let customizations_watch = self.followed.watch(open.session, &open.switched_off);
-                // The old one lets go of what it holds before the new one opens.
-                let previous = self.drivers.remove(&chat).and_then(Driver::close);
-                self.drivers
-                    .insert(chat, Driver::start(agent, *open, deps, customizations_watch, previous));
+                let customizations = self.services.customizations.watch(open.session, &open.switched_off);
+                let turns = self.services.journal.turns();
+                self.agents.open_chat(handles, turns, agent, *open, customizations);
             }
             Effect::StartTurn { chat, turn, start } => {
-                let customizations_watch = self.followed.watch(start.session, &start.switched_off);
-                let customizations_watch = customizations_watch.with_mcp(self.servers.of(start.session));
-                self.followed.turn_begins(start.session);
-                let contents = SessionContents::new(
-                    Arc::clone(&self.contents),
-                    Arc::clone(&start.session_uri),
-                    self.limits.resource_bytes,
-                    self.content_order.lock(),
-                );
-                if let Some(driver) = self.drivers.get_mut(&chat) {
-                    driver.run(turn, start, customizations_watch, Some(contents));
-                }
+                let services = &mut self.services;
+                let watch = services.customizations.watch(start.session, &start.switched_off);
+                let watch = watch.with_mcp(services.mcp.of(start.session));
+                services.customizations.turn_begins(start.session);
+                let max_bytes = handles.limits().resource_bytes;
+                let contents = services.contents.of_session(&start.session_uri, max_bytes);
+                self.agents.start_turn(chat, turn, start, watch, contents);
             }
-            Effect::CancelTurn { chat, turn } => {
-                if let Some(driver) = self.drivers.get_mut(&chat) {
-                    driver.cancel(turn);
-                }
+            Effect::CancelTurn { chat, turn } => self.agents.cancel_turn(chat, turn),
+            Effect::Reply { chat, turn, reply } => self.agents.reply(chat, turn, *reply),
+            Effect::RenderPrompt { id, plan } => self.agents.finish_render(id, *plan),
+            Effect::StartSubagent(subagent) => {
+                let turns = self.services.journal.turns();
+                self.agents.start_subagent(handles, turns, *subagent);
             }
-            Effect::Reply { chat, turn, reply } => {
-                if let Some(driver) = self.drivers.get(&chat) {
-                    driver.reply(turn, *reply);
-                }
+            Effect::AppTurn { request, outcome } => self.agents.app_turn(handles.tasks(), &request, outcome),
+            Effect::CloseChat { chat } => self.agents.close_chat(chat),
+            // With the next messages, so that the answer is as new as what has happened by then.
+            Effect::ListTools { session, provider } => handles.send(Message::ListTools { session, provider }),
+
+            // Services.
+            Effect::Load { uri } => self.services.journal.load(handles, uri),
+            Effect::LoadTurns { chat, uri, range } => self.services.journal.load_turns(handles, chat, uri, range),
+            Effect::PurgeDeleted { before_ms } => self.services.journal.purge_deleted(handles, before_ms),
+            Effect::CloseWatch { watch } => self.services.resources.close_watch(watch),
+            Effect::FollowCustomizations { session, wanted } => {
+                self.services.customizations.follow(handles, session, *wanted);
             }
-            Effect::RenderPrompt { id, plan } => {
-                if let Some(reply) = self.renders.remove(&id) {
-                    let _ = reply.send(*plan);
-                }
+            Effect::ForgetCustomizations { session, switched_off } => {
+                self.services.customizations.forget(handles, session, switched_off);
             }
-            Effect::StartSubagent(subagent) => self.start_subagent(*subagent),
-            Effect::List { conn, id, page } => self.list(conn, id, page),
-            Effect::Import { conn, id, text } => self.import(conn, id, text),
-            Effect::ListDeleted { conn, id } => self.list_deleted(conn, id),
-            Effect::UndoDeletion { conn, id, uri } => self.undo_deletion(conn, id, uri),
-            Effect::PurgeDeleted { before_ms } => self.purge_deleted(before_ms),
-            Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
-            Effect::Resource {
-                conn,
-                id,
-                op,
-                reaches,
-                sight,
-            } => self.resource(conn, id, *op, reaches, &sight),
-            Effect::McpResource { conn, id, op, sessions } => self.mcp_resource(conn, id, *op, &sessions),
-            Effect::OpenWatch {
-                conn,
-                id,
-                watch,
-                spec,
-                reaches,
-            } => self.open_watch(conn, id, watch, spec, reaches),
-            Effect::CloseWatch { watch } => {
-                self.watches.remove(&watch);
+            Effect::FollowRepository { session, directory } => {
+                self.services.repositories.follow(handles, session, &directory);
             }
-            Effect::FollowCustomizations { session, wanted } => self.follow(session, *wanted),
-            Effect::ForgetCustomizations { session, switched_off } => self.forget(session, switched_off),
-            Effect::FollowRepository { session, directory } => self.follow_repository(session, &directory),
-            Effect::LookAtRepositoryAgain { session } => self.repositories.look_again(session),
-            Effect::ForgetRepository { session } => self.repositories.forget(session),
-            Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
-            Effect::ListTools { session, provider } => self.ask_for_tools(session, provider),
-            Effect::SessionGone { uri } => self.forget_contents(uri),
-            Effect::ChatsMoved(moved) => self.share_contents(*moved),
-            Effect::ForgetMcpServers { session } => self.forget_servers(session),
+            Effect::LookAtRepositoryAgain { session } => self.services.repositories.look_again(session),
+            Effect::ForgetRepository { session } => self.services.repositories.forget(session),
+            Effect::WantMcpServers { session, wanted } => {
+                let set = self.services.customizations.set(session);
+                let contents = &self.services.contents;
+                self.services.mcp.want(handles, contents, &set, session, wanted);
+            }
+            Effect::ForgetMcpServers { session } => self.services.mcp.forget(session),
+            Effect::TellMcpServer { session, what } => self.services.mcp.app_notification(session, *what),
+            Effect::SessionGone { uri } => self.services.contents.forget(handles, uri),
+            Effect::ChatsMoved(moved) => {
+                let turns = self.services.journal.stored_turns();
+                self.services.contents.share(handles, turns, *moved);
+            }
             Effect::McpToken {
                 resource,
                 change,
                 answer,
-            } => self.set_server_token(&resource, change, answer),
-            Effect::AskMcpServer {
-                conn,
-                id,
-                session,
-                what,
-            } => self.ask_server(conn, id, session, *what),
-            Effect::AppTurn { request, outcome } => self.app_turn(&request, outcome),
-            Effect::TellMcpServer { session, what } => self.tell_server(session, *what),
-            Effect::CloseChat { chat } => {
-                self.drivers.remove(&chat);
+            } => {
+                let request = answer.and_then(|(conn, id)| self.open_request(conn, id));
+                self.services.mcp.set_token(&self.handles, &resource, change, request);
             }
+            effect @ (Effect::List { .. }
+            | Effect::Import { .. }
+            | Effect::ListDeleted { .. }
+            | Effect::UndoDeletion { .. }
+            | Effect::LookUp { .. }
+            | Effect::Resource { .. }
+            | Effect::McpResource { .. }
+            | Effect::OpenWatch { .. }
+            | Effect::AskMcpServer { .. }) => self.perform_request(effect),
         }
     }
 
-    fn driver_deps(&self) -> Option<DriverDeps> {
-        Some(DriverDeps {
-            waker: LoopWaker::new(self.inbox.upgrade()?, Arc::clone(&self.missed)),
-            open_time: self.limits.open_session_time,
-            cancel_time: self.limits.cancel_time,
-            tasks: self.tasks.clone(),
-            history: TurnHistory::new(turns_of(&*self.journal), self.limits.agent_history_bytes),
-            transform: TransformLimits {
-                time: self.limits.transform_time,
-                bytes: self.limits.transform_bytes,
-            },
-            mcp_reads: ReadLimits {
-                time: self.limits.mcp_request_time,
-                bytes: self.limits.resource_bytes,
-            },
-            app_requests: self.app_requests.clone(),
-            trust: TrustTimeouts {
-                answer: self.limits.mcp_trust_time,
-                start: Duration::from_millis(self.limits.core.mcp_blocking_ms),
-            },
-            client_reads: ReadLimits {
-                time: self.limits.reverse_request_time,
-                bytes: self.limits.resource_bytes,
-            },
-        })
-    }
-
-    /// Hands a subagent to the run that asked for it. A run that is over, or has changed its mind,
-    /// drops what it is given, and that ends the subagent.
-    fn start_subagent(&mut self, subagent: innkeeper_core::Subagent) {
-        let Some(deps) = self.driver_deps() else {
+    /// Performs an effect that answers a request.
+    fn perform_request(&mut self, effect: Effect) {
+        let Some(request) = request_of(&effect).map(|(conn, id)| (conn, id.clone())) else {
             return;
         };
-        let parent = self.drivers.get(&subagent.parent.0);
-        let (driver, handle) = Driver::subagent(&subagent, parent, deps);
-        if let Some(parent) = parent {
-            parent.hand_over(subagent.parent.1, &subagent.call, handle);
+        let Some(request) = self.open_request(request.0, request.1) else {
+            return;
+        };
+        let (handles, services) = (&self.handles, &mut self.services);
+        match effect {
+            Effect::List { page, .. } => services.journal.list(handles, request, page),
+            Effect::Import { text, .. } => services.journal.import(handles, request, text),
+            Effect::ListDeleted { .. } => services.journal.list_deleted(handles, request),
+            Effect::UndoDeletion { uri, .. } => services.journal.undo_deletion(handles, request, uri),
+            Effect::LookUp { what, .. } => {
+                let (provider, customizations) = match &*what {
+                    LookUp::Completions {
+                        provider,
+                        session,
+                        switched_off,
+                        ..
+                    } => {
+                        let watch = services.customizations.watch(*session, switched_off);
+                        (provider, watch.with_mcp(services.mcp.of(*session)).now())
+                    }
+                    LookUp::SettingValues { provider, .. } => (provider, TurnCustomizations::default()),
+                };
+                let agent = self.agents.get(provider);
+                services.lookups.answer(handles, request, *what, agent, customizations);
+            }
+            Effect::Resource { op, reaches, sight, .. } => {
+                let Some(order) = self.net.order(request.conn) else {
+                    return;
+                };
+                let max_bytes = handles.limits().resource_bytes;
+                let operation = ResourceOperation {
+                    op: *op,
+                    reaches,
+                    sets: VisibleSets::new(&services.customizations, &sight, max_bytes),
+                    finder: services.customizations.finder(),
+                };
+                let contents = &services.contents;
+                services.resources.perform(handles, request, operation, order, contents);
+            }
+            Effect::McpResource { op, sessions, .. } => services.mcp.resource(handles, request, *op, &sessions),
+            Effect::OpenWatch {
+                watch, spec, reaches, ..
+            } => services.resources.open_watch(handles, request, watch, spec, reaches),
+            Effect::AskMcpServer { session, what, .. } if what.method == CREATE_MESSAGE => {
+                let set = services.customizations.set(session);
+                sample_for_app(handles, request, self.agents.app_requests(), &set, session, *what);
+            }
+            Effect::AskMcpServer { session, what, .. } => services.mcp.app_request(handles, request, session, *what),
+            _ => {}
         }
-        self.drivers.insert(subagent.chat, driver);
+    }
+
+    /// Returns a request with its ticket, unless the host is going away.
+    fn open_request(&mut self, conn: ConnId, id: RequestId) -> Option<OpenRequest> {
+        let ticket = self.requests.take(conn, &id);
+        Some(OpenRequest {
+            conn,
+            id,
+            ticket,
+            inbox: self.handles.inbox()?,
+        })
     }
 
     /// Delivers a run of actions with one audience: each queue is locked once for all of them.
@@ -201,51 +209,22 @@ impl HostTask {
         };
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
-            if let Some(connection) = self.connection(subscriber.conn)
-                && let Some(waiting) = connection
-                    .outbox
-                    .push_actions(&shown(&run.frames, subscriber), subscriber.max_latency_ms)
+            if let Some(outbox) = self.net.outbox(subscriber.conn)
+                && let Some(backlog) = outbox.push_actions(&shown(&run.frames, subscriber), subscriber.max_latency_ms)
             {
-                least_behind = least_behind.min(waiting);
+                least_behind = least_behind.min(backlog);
             }
         }
         let streams = run.frames.iter().any(|frame| frame.is_mergeable());
         run.frames.clear();
         // An agent waits for its fastest reader, never for a slow one.
-        if streams && least_behind != usize::MAX && least_behind > self.limits.agent_hold_bytes {
-            self.hold_agent(chat, to);
-        }
-    }
-
-    fn hold_agent(&mut self, chat: ChannelId, readers: Arc<[Subscriber]>) {
-        if let Some(driver) = self.drivers.get(&chat).filter(|driver| !driver.queue().is_held()) {
-            driver.queue().hold();
-            self.held.push((chat, readers, Instant::now()));
-        }
-    }
-
-    /// Opens the gates of agents whose fastest reader has caught up, or that have no reader left.
-    pub(crate) fn release_agents(&mut self) {
-        if self.held.is_empty() {
-            return;
-        }
-        let held = std::mem::take(&mut self.held);
-        for (chat, readers, since) in held {
-            let least_behind = readers
-                .iter()
-                .filter_map(|reader| self.outbox(reader.conn)?.backlog())
-                .min();
-            let is_behind = least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4);
-            if is_behind && since.elapsed() < MAX_HOLD {
-                self.held.push((chat, readers, since));
-            } else if let Some(driver) = self.drivers.get(&chat) {
-                driver.queue().release();
-            }
+        if streams && least_behind != usize::MAX && least_behind > self.handles.limits().agent_hold_bytes {
+            self.agents.hold(chat, to);
         }
     }
 }
 
-/// What a subscriber is shown of some actions; as a rule, all of it (MCP-14).
+/// Returns the actions as a subscriber gets them: as a rule unchanged (MCP-14).
 fn shown<'a>(frames: &'a [Arc<ActionFrame>], subscriber: &Subscriber) -> Cow<'a, [Arc<ActionFrame>]> {
     if subscriber.dialect.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
         return Cow::Borrowed(frames);

@@ -1,40 +1,37 @@
-//! What happens when the journal fails: the core starts again from what was kept (P14).
+//! Restarting the core after a failure of the journal or a panic of the core (P14).
 //!
-//! The state in memory is ahead of what was kept, and there is no telling how far. So nothing of it
-//! counts: whoever waited is refused, every connection is closed and may come back, and a new core
-//! takes the place of the old one, as if the process had been restarted. While nothing can be
-//! written, it only reads; when the journal can write again, it starts once more.
+//! The state in memory is ahead of the journal by an unknown amount, so it is dropped: pending requests are refused,
+//! every connection is closed and may reconnect, and a new core starts from the journal, as after a restart of the
+//! process. While the journal accepts no writes, the new core is read-only. When the journal accepts writes again, the
+//! core is replaced once more.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use innkeeper_core::stored::TurnSource;
 use innkeeper_core::{HostCore, Input, Opening, StorageMode};
 
-use crate::main_loop::message::Message;
+use crate::main_loop::Message;
 use crate::main_loop::task::HostTask;
 use crate::net::close::Close;
-use crate::services::journal::effects::turns_of;
 use crate::services::journal::{JournalError, Lease};
 
 /// How often a journal that failed is tried again.
-pub(crate) const REVIVE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const REVIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl HostTask {
-    /// The journal failed.
-    pub(crate) async fn storage_failed(&mut self, error: &JournalError) -> Result<(), JournalError> {
+    /// Refuses everything that was not persisted, and continues read-only.
+    pub(super) async fn storage_failed(&mut self, error: &JournalError) -> Result<(), JournalError> {
         tracing::error!(%error, "the journal failed; the host is read-only until it can write again");
         let reason = error.to_string();
-        // Before anybody hears of it: whoever is refused and asks `/readyz` is told why.
-        self.ready.store(false, Ordering::Release);
-        self.set_problem(Some(reason.clone()));
+        self.durability.report_failure(&reason);
         self.refuse_pending(error);
         self.restart(Some(reason)).await
     }
 
-    /// Tries whether a journal that failed can write again; if so, everything starts anew.
-    pub(crate) async fn try_to_revive(&mut self) -> Result<(), JournalError> {
-        match self.journal.revive().await {
+    /// Tries whether a journal that failed can write again. If so, the core is replaced once more.
+    pub(super) async fn try_to_revive(&mut self) -> Result<(), JournalError> {
+        match self.durability.journal().revive().await {
             Ok(()) => {
                 tracing::info!("the journal can write again");
                 self.restart(None).await
@@ -46,43 +43,29 @@ impl HostTask {
         }
     }
 
-    /// The core failed in the middle of an input. What was kept before it is whole, so everything
-    /// starts from there (P9).
-    pub(crate) async fn start_over(&mut self) -> Result<(), JournalError> {
-        let read_only = self.read_only.clone();
+    /// Replaces a core that has panicked in the middle of an input. The journal has everything before that input (P9).
+    pub(super) async fn start_over(&mut self) -> Result<(), JournalError> {
+        let read_only = self.durability.read_only().map(str::to_owned);
         self.restart(read_only).await
     }
 
-    fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock() = problem;
-    }
-
-    /// Replaces the core by one that starts from what was kept.
+    /// Replaces the core by one that starts from the journal.
     async fn restart(&mut self, read_only: Option<String>) -> Result<(), JournalError> {
-        // What is being taken in is there before anything is counted, or is not taken in: the next
-        // core must neither miss a session nor count it again when it hears of it.
-        drop(Arc::clone(&self.importing).write_owned().await);
-        self.generation += 1;
-        let lease = self.journal.open().await?;
-        self.close_all(Close::Restarting);
-        self.drivers.clear();
-        self.held.clear();
-        self.taken.clear();
+        self.services.journal.next_generation().await;
+        let lease = self.durability.journal().open().await?;
+        self.net.close_all(Close::Restarting);
+        self.agents.clear();
         self.requests.clear();
-        self.renders.clear();
-        self.watches.clear();
-        self.followed.clear();
-        self.repositories.clear();
-        self.servers.clear();
+        self.services.clear();
         let unsettled = lease.unsettled.clone();
-        let opening = opening(lease, &*self.journal, &self.core, read_only.clone());
+        let opening = opening(lease, self.services.journal.turns(), &self.core, read_only.clone());
         let Some(opening) = opening else {
-            return Err(JournalError::Failed("the journal gives back nothing".to_owned()));
+            return Err(JournalError::Failed("the journal has no source of turns".to_owned()));
         };
         let now = self.now();
         let mut effects = Vec::new();
         let mut warnings = Vec::new();
-        let config = self.limits.core.clone();
+        let config = self.handles.limits().core.clone();
         let agents = self.core.agents().to_vec();
         let core = HostCore::open(config, agents, opening, now, &mut effects, &mut warnings);
         let before = std::mem::replace(&mut self.core, core);
@@ -91,31 +74,23 @@ impl HostTask {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        self.ready.store(read_only.is_none(), Ordering::Release);
-        self.set_problem(read_only.clone());
-        self.read_only = read_only;
+        self.durability.set_read_only(read_only);
         self.submit(&mut effects)?;
-        if let Some(inbox) = self.inbox.upgrade() {
-            let look_after = Message::Core(Input::LookAfter(unsettled));
-            self.tasks.spawn(async move {
-                let _ = inbox.send(look_after).await;
-            });
-        }
+        self.handles.send(Message::Core(Input::LookAfter(unsettled)));
         Ok(())
     }
 }
 
-/// What the next core starts with: after every number of the one before, and with other channels
-/// than it, so that nothing late finds the wrong one.
+/// Returns what the next core starts with: sequence numbers after those of the previous core, and other channels, so
+/// that no late message reaches the wrong channel.
 fn opening(
     lease: Lease,
-    journal: &dyn crate::services::journal::Journal,
+    turns: Option<Arc<dyn TurnSource>>,
     before: &HostCore,
     read_only: Option<String>,
 ) -> Option<Opening> {
-    // One more than anybody has seen: nobody's picture from before is continued by accident. While
-    // nothing can be reserved, the life goes on with numbers that are, of which half a block is left
-    // (P5).
+    // One more than any client has seen: no client continues the state from before by accident. While no numbers can be
+    // reserved, the core uses those that are reserved already, of which half a block is left (P5).
     let next = before.seq().next();
     let (last_seq, storage) = match read_only {
         Some(reason) => {
@@ -132,7 +107,7 @@ fn opening(
         sessions: lease.sessions,
         clients: before.stored_clients(),
         root: lease.root,
-        turns: turns_of(journal)?,
+        turns: turns?,
         first_channel: before.next_channel(),
     })
 }

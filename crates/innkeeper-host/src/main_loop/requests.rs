@@ -3,11 +3,43 @@
 
 use std::collections::HashMap;
 
-use innkeeper_core::{ConnId, Effect, HostCore, RequestId};
-use tokio::sync::OwnedSemaphorePermit;
+use innkeeper_core::{ConnId, Effect, HostCore, RequestId, RpcError};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::Message;
 
 /// The place of a request among the requests in flight of its connection. Dropping it frees the place.
 pub(crate) type RequestTicket = OwnedSemaphorePermit;
+
+/// A request that a part of the host answers outside of the core.
+#[derive(Debug)]
+pub(crate) struct OpenRequest {
+    pub(crate) conn: ConnId,
+    pub(crate) id: RequestId,
+    /// Dropped after the answer is sent.
+    pub(crate) ticket: Option<RequestTicket>,
+    pub(crate) inbox: mpsc::Sender<Message>,
+}
+
+impl OpenRequest {
+    /// Answers with a result or an error. The answer is a message to the main loop; if the connection has ended by
+    /// then, nobody receives it.
+    pub(crate) async fn respond(self, outcome: Result<Value, RpcError>) {
+        self.send(|conn, id| Message::Respond { conn, id, outcome }).await;
+    }
+
+    /// Answers with an encoded object without its closing brace, or with an error.
+    pub(crate) async fn respond_object(self, outcome: Result<Vec<u8>, RpcError>) {
+        self.send(|conn, id| Message::found(conn, id, outcome)).await;
+    }
+
+    /// Lets the core answer, with this message.
+    pub(crate) async fn send(self, message: impl FnOnce(ConnId, RequestId) -> Message) {
+        let _ = self.inbox.send(message(self.conn, self.id)).await;
+        drop(self.ticket);
+    }
+}
 
 /// The tickets of requests that are not answered yet, by request.
 #[derive(Debug, Default)]

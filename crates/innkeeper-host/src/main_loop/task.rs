@@ -1,114 +1,97 @@
 //! The main loop: one task owns the core, everything that happens is a [`Message`], and every
 //! consequence is performed, in order.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use innkeeper_core::frame::{encode_error, encode_result};
-use innkeeper_core::{
-    ChannelId, Effect, HostCore, Input, Now, Outgoing, PromptPlan, RpcError, Subscriber, error::code,
-};
-use tokio::sync::{RwLock, mpsc, oneshot};
+use innkeeper_core::repository::RepositoryState;
+use innkeeper_core::{ChannelId, ClientId, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
-use crate::agent::Agent;
-use crate::agent::runtime::driver::Driver;
-use crate::agent::runtime::event_queue::{EventQueue, MissedWakes};
-use crate::limits::Limits;
-use crate::main_loop::connections::Slot;
-use crate::main_loop::durability::PendingEffects;
-use crate::main_loop::message::Message;
-use crate::main_loop::recovery::REVIVE_INTERVAL;
-use crate::main_loop::requests::RequestTickets;
+use super::Message;
+use super::agents::Agents;
+use super::connections::Connections;
+use super::durability::Durability;
+use super::handles::LoopHandles;
+use super::recovery::REVIVE_INTERVAL;
+use super::requests::RequestTickets;
+use crate::agent::runtime::event_queue::EventQueue;
 use crate::net::close::Close;
-use crate::services::completions::Files;
-use crate::services::contents::Contents;
-use crate::services::customizations::effects::FollowedCustomizations;
-use crate::services::journal::{Journal, JournalError};
-use crate::services::mcp::AppRequests;
-use crate::services::mcp::effects::Servers;
-use crate::services::repositories::effects::FollowedRepositories;
-use crate::services::resources::effects::{OperationOrder, found};
-use crate::services::resources::{Resources, Watching};
+use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
+use crate::services::Services;
+use crate::services::customizations::{DiscoveryReport, Found, TurnCustomizations};
+use crate::services::journal::JournalError;
+use crate::services::resources::effects::found;
 use crate::services::telemetry::effects::Logs;
 
 /// Messages handled before their consequences are performed together.
 const BATCH: usize = 256;
 /// Effects gathered before they are performed even in the middle of a batch.
 const MAX_EFFECTS: usize = 4096;
+/// The most batches of log records that a host sends when it shuts down.
+const MAX_LAST_LOG_BATCHES: usize = 32;
 /// How often a held-back agent is looked at again.
 const GATE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Says which inputs are to fail.
+/// Returns true for inputs after which the core has to fail, in tests.
 pub(crate) type FailureInjection = Arc<dyn Fn(&Input) -> bool + Send + Sync>;
 
+/// The main loop: the core, and the parts of the host that perform its effects.
 pub(crate) struct HostTask {
-    pub(crate) core: HostCore,
-    pub(crate) inbox: mpsc::WeakSender<Message>,
-    pub(crate) agents: HashMap<String, Arc<dyn Agent>>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) resources: Arc<dyn Resources>,
-    pub(crate) contents: Arc<dyn Contents>,
-    /// Contents move and go in the order in which chats and sessions do.
-    pub(crate) content_order: OperationOrder,
-    /// Watches that are set up, by number; dropped, they end.
-    pub(crate) watches: HashMap<u64, Watching>,
-    /// What sessions bring along.
-    pub(crate) followed: FollowedCustomizations,
-    pub(crate) repositories: FollowedRepositories,
-    /// Their MCP servers.
-    pub(crate) servers: Servers,
-    /// What is logged, if clients may hear it.
-    pub(crate) logs: Option<Logs>,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) ready: Arc<AtomicBool>,
-    /// By slot; the generation of a slot counts the connections that used it.
-    pub(crate) connections: Vec<Slot>,
-    pub(crate) free: Vec<u32>,
-    pub(crate) drivers: HashMap<ChannelId, Driver>,
-    /// Agents that wait until one of their readers has caught up, and since when.
-    pub(crate) held: Vec<(ChannelId, Arc<[Subscriber]>, Instant)>,
-    /// The room that queues of agents are emptied into.
-    pub(crate) taken: VecDeque<Input>,
-    /// Queues whose bell did not fit into the inbox.
-    pub(crate) missed: MissedWakes,
-    /// The tickets of requests that are not answered yet.
-    pub(crate) requests: RequestTickets,
-    /// The requests of apps to the model.
-    pub(crate) app_requests: AppRequests,
-    /// What the journal is keeping, and what comes after it.
-    pub(crate) pending: PendingEffects,
-    /// Why nothing can be kept, if the journal failed.
-    pub(crate) read_only: Option<String>,
-    /// Which core this is, counted from the first.
-    pub(crate) generation: u64,
-    /// Held while the journal takes a session in.
-    pub(crate) importing: Arc<RwLock<()>>,
-    /// The same, for whoever asks how the host is.
-    pub(crate) problem: Arc<innkeeper_std::sync::Mutex<Option<String>>>,
-    /// Places for sessions that are being read.
-    pub(crate) loads: Arc<tokio::sync::Semaphore>,
-    pub(crate) started: Instant,
-    pub(crate) stopping: Option<oneshot::Sender<()>>,
-    /// Whether the core failed in the middle of an input since it was last replaced.
-    pub(crate) panicked: bool,
-    /// What could not be taken into memory without failing.
-    pub(crate) poisoned: HashSet<Arc<str>>,
-    /// Renders of system prompts whose answer is on its way, by number.
-    pub(crate) renders: HashMap<u64, oneshot::Sender<PromptPlan>>,
-    pub(crate) next_render: u64,
-    /// Inputs that a test wants to fail.
-    pub(crate) breaks: Option<FailureInjection>,
-    /// What followed from starting.
-    pub(crate) first_effects: Vec<Effect>,
+    pub(super) core: HostCore,
+    pub(super) handles: LoopHandles,
+    pub(super) net: Connections,
+    pub(super) agents: Agents,
+    pub(super) services: Services,
+    pub(super) durability: Durability,
+    pub(super) requests: RequestTickets,
+    started: Instant,
+    /// The shutdown that waits for pending effects.
+    stopping: Option<oneshot::Sender<()>>,
+    /// The core has panicked in the middle of an input since it was last replaced.
+    panicked: bool,
+    fails_on: Option<FailureInjection>,
+    /// The effects of opening the core.
+    first_effects: Vec<Effect>,
+    /// A buffer for the events of one agent.
+    events: VecDeque<Input>,
 }
+
+/// The parts of a host, for its main loop.
+pub(crate) struct HostParts {
+    pub(crate) core: HostCore,
+    pub(crate) first_effects: Vec<Effect>,
+    pub(crate) handles: LoopHandles,
+    pub(crate) agents: Agents,
+    pub(crate) services: Services,
+    pub(crate) durability: Durability,
+    pub(crate) fails_on: Option<FailureInjection>,
+}
+
 impl HostTask {
+    pub(crate) fn new(parts: HostParts) -> Self {
+        Self {
+            core: parts.core,
+            handles: parts.handles,
+            net: Connections::default(),
+            agents: parts.agents,
+            services: parts.services,
+            durability: parts.durability,
+            requests: RequestTickets::default(),
+            started: Instant::now(),
+            stopping: None,
+            panicked: false,
+            fails_on: parts.fails_on,
+            first_effects: parts.first_effects,
+            events: VecDeque::new(),
+        }
+    }
+
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut messages = Vec::with_capacity(BATCH);
         let mut effects = std::mem::take(&mut self.first_effects);
@@ -123,8 +106,8 @@ impl HostTask {
                     if let Err(error) = self.storage_failed(&error).await {
                         // Not even reading works, so the host ends here.
                         tracing::error!(%error, "the host stops");
-                        self.ready.store(false, Ordering::Release);
-                        self.close_all(Close::Failed);
+                        self.durability.report_end();
+                        self.net.close_all(Close::Failed);
                         return;
                     }
                     revive_at = Instant::now() + REVIVE_INTERVAL;
@@ -135,31 +118,32 @@ impl HostTask {
                 // Writers get their turn before the next batch makes their queues longer.
                 tokio::task::yield_now().await;
             }
-            if self.panicked && self.pending.is_empty() {
+            if self.panicked && !self.durability.has_pending() {
                 self.panicked = false;
-                if self.journal.keeps() {
+                if self.durability.persists() {
                     outcome = self.start_over().await.map(|()| false);
                     continue;
                 }
             }
-            self.release_agents();
-            if self.pending.is_empty()
+            self.agents.release(&self.net, self.handles.limits().agent_hold_bytes);
+            if !self.durability.has_pending()
                 && let Some(done) = self.stopping.take()
             {
-                if let Err(error) = self.journal.flush().await {
+                if let Err(error) = self.durability.journal().flush().await {
                     tracing::error!(%error, "the journal could not be flushed");
                 }
-                self.close_all(Close::GoingAway);
-                self.drivers.clear();
-                self.forget_all();
+                self.net.close_all(Close::GoingAway);
+                self.agents.clear();
+                self.services.customizations.forget_all(&self.handles, &self.core);
                 let _ = done.send(());
                 return;
             }
             let wake_at = self.wake_at();
-            let takes_messages = !self.panicked && !self.pending.is_full(self.limits.agent_hold_bytes);
-            let is_read_only = self.read_only.is_some();
+            let hold_bytes = self.handles.limits().agent_hold_bytes;
+            let takes_messages = !self.panicked && !self.durability.is_full(hold_bytes);
+            let is_read_only = self.durability.read_only().is_some();
             tokio::select! {
-                persisted = self.pending.persisted() => {
+                persisted = self.durability.persisted() => {
                     outcome = persisted.map(|()| {
                         self.perform_persisted();
                         true
@@ -188,7 +172,7 @@ impl HostTask {
         let mut busy = false;
         let mut messages = messages.drain(..);
         for message in messages.by_ref() {
-            // What was said before the end of a connection is still to be answered.
+            // Requests from before the end of a connection still get their answers.
             let mut kept = Ok(());
             if matches!(message, Message::Detached { .. }) {
                 busy |= !effects.is_empty();
@@ -205,8 +189,7 @@ impl HostTask {
             }
         }
         drop(messages);
-        let missed = std::mem::take(&mut *self.missed.lock());
-        for queue in missed {
+        for queue in self.agents.take_missed() {
             self.take_events(now, &queue, effects);
         }
         if self.core.next_deadline().is_some_and(|at| at <= now.mono_ms) {
@@ -223,8 +206,8 @@ impl HostTask {
         Ok(busy)
     }
 
-    /// Takes a message while the core is about to be replaced: only what is about the host itself
-    /// still counts. Whoever asked for something else has its connection closed.
+    /// Takes a message while the core is about to be replaced: only messages about the host itself still count. The
+    /// senders of other messages have their connections closed.
     fn settle(&mut self, message: Message) {
         match message {
             Message::Detached { conn } => self.detach(conn),
@@ -250,7 +233,7 @@ impl HostTask {
         }
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         let mono_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Now {
             mono_ms,
@@ -264,7 +247,7 @@ impl HostTask {
             .next_deadline()
             .filter(|_| !self.is_done_for())
             .map(|at| self.started + Duration::from_millis(at));
-        let gate = (!self.held.is_empty()).then(|| Instant::now() + GATE_INTERVAL);
+        let gate = self.agents.has_held().then(|| Instant::now() + GATE_INTERVAL);
         deadline.into_iter().chain(gate).min()
     }
 
@@ -294,11 +277,11 @@ impl HostTask {
             }
             Message::Events(queue) => self.take_events(now, &queue, effects),
             Message::Attach { principal, reply } => {
-                let (conn, outbox) = self.add_connection();
+                let (conn, outbox) = self.net.add(self.handles.limits());
                 self.handle_input(now, Input::Connected { conn, principal }, effects);
                 if reply.send((conn, outbox)).is_err() {
                     self.handle_input(now, Input::Disconnected { conn }, effects);
-                    self.remove_connection(conn);
+                    self.net.remove(conn);
                 }
             }
             Message::Detached { conn } => self.detach(conn),
@@ -314,11 +297,7 @@ impl HostTask {
                 sections,
                 reply,
             } => {
-                // Whoever gave up waiting is forgotten.
-                self.renders.retain(|_, reply| !reply.is_closed());
-                let id = self.next_render;
-                self.next_render += 1;
-                self.renders.insert(id, reply);
+                let id = self.agents.begin_render(reply);
                 let render = Input::RenderPrompt {
                     chat,
                     turn,
@@ -327,20 +306,19 @@ impl HostTask {
                 };
                 self.handle_input(now, render, effects);
             }
-            Message::Transform { conn, params, reply } => self.ask_to_transform(conn, &params, reply),
-            Message::ClientAnswered { conn, id, outcome } => {
-                if let Some(connection) = self.connection(conn) {
-                    connection.reverse_requests.answer(id, outcome);
-                }
+            Message::Transform { conn, params, reply } => self.net.request_transform(conn, &params, reply),
+            Message::ClientAnswered { conn, id, outcome } => self.net.answered(conn, id, outcome),
+            Message::Found { conn, id, object } => self.net.push(conn, found(id, object)),
+            Message::WatchOpened(opened) => {
+                let opened = self.services.resources.watch_opened(*opened);
+                self.handle_input(now, opened, effects);
             }
-            Message::Found { conn, id, object } => self.push(conn, found(id, object)),
-            Message::WatchOpened(opened) => self.watch_opened(now, *opened, effects),
             Message::Respond { conn, id, outcome } => {
                 let message = match outcome {
                     Ok(value) => encode_result(&id, &value),
                     Err(error) => encode_error(Some(&id), &error),
                 };
-                self.push(conn, Outgoing::Text(message));
+                self.net.push(conn, Outgoing::Text(message));
             }
             Message::AgentsChanged { profiles, done } => {
                 self.handle_input(now, Input::AgentsChanged(profiles), effects);
@@ -358,8 +336,8 @@ impl HostTask {
                 number,
                 state,
             } => self.repository_seen(now, &directory, number, state, effects),
-            // A core that came later found the session in the store, and whoever asked is gone.
-            Message::Imported { generation, .. } if generation != self.generation => {}
+            // The core was replaced: the new one found the session in the journal, and the client has reconnected.
+            Message::Imported { generation, .. } if !self.services.journal.is_current(generation) => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),
             Message::Purged(sessions) => self.purged(sessions),
             Message::ShutDown { done } => {
@@ -370,22 +348,146 @@ impl HostTask {
         }
     }
 
+    /// Sends a request to a client, through its newest connection.
+    fn request_client(
+        &mut self,
+        client: ClientId,
+        method: ReverseMethod,
+        params: Map<String, Value>,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
+    ) {
+        let primary = self.core.primary_conn(&client);
+        match primary.filter(|conn| self.net.outbox(*conn).is_some()) {
+            Some(conn) => self.net.request(conn, method, params, reply),
+            None => {
+                let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
+            }
+        }
+    }
+
+    /// Asks the agent of a session for the tools that it offers there, and tells the core.
+    fn list_tools(&mut self, now: Now, session: ChannelId, provider: String, effects: &mut Vec<Effect>) {
+        let services = &self.services;
+        let customizations = TurnCustomizations::of_session(
+            services.customizations.known_set(session),
+            self.core.switched_off(session),
+            services.mcp.of(session),
+        );
+        if let Some(tools) = self.agents.session_tools(&provider, &customizations) {
+            let listed = Input::ToolsListed {
+                session,
+                provider,
+                tools,
+            };
+            self.handle_input(now, listed, effects);
+        }
+    }
+
+    /// Tells the core what was found for a session, and stores it for agents.
+    fn customizations_reported(
+        &mut self,
+        now: Now,
+        session: ChannelId,
+        number: u64,
+        report: DiscoveryReport,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.services.customizations.is_current(session, number) {
+            return;
+        }
+        let Found { entries, set } = match report {
+            DiscoveryReport::Found(found) => found,
+            DiscoveryReport::Announced(entries) => {
+                let announced = Input::CustomizationsAnnounced { session, entries };
+                return self.handle_input(now, announced, effects);
+            }
+        };
+        let shadows = set.shadows.clone();
+        let found = Input::CustomizationsFound {
+            session,
+            entries,
+            shadows,
+        };
+        self.handle_input(now, found, effects);
+        // After the core, which knows now which of them are disabled.
+        let off = self.core.switched_off(session);
+        let services = &mut self.services;
+        services.customizations.store(session, set, off);
+        let set = services.customizations.set(session);
+        services.mcp.redeclared(&self.handles, &set, session);
+    }
+
+    /// Tells the core about a repository, for every session in its directory.
+    fn repository_seen(
+        &mut self,
+        now: Now,
+        directory: &str,
+        number: u64,
+        state: Option<Box<RepositoryState>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for session in self.services.repositories.sessions_in(directory, number) {
+            let seen = Input::RepositorySeen {
+                session,
+                directory: directory.to_owned(),
+                state: state.clone(),
+            };
+            self.handle_input(now, seen, effects);
+        }
+    }
+
+    /// Deletes the contents of sessions that were removed for good.
+    fn purged(&self, sessions: Vec<String>) {
+        for session in sessions {
+            self.services.contents.forget(&self.handles, session.into());
+        }
+    }
+
+    /// Tells the log sink which records clients want. Subscribers are answered after this, so that they receive every
+    /// record from then on.
+    pub(super) fn follow_wanted_logs(&self) {
+        if let Some(logs) = &self.services.logs {
+            logs.set_wanted(self.core.wanted_logs());
+        }
+    }
+
+    /// Takes a batch of log records, unless too many wait for the journal.
+    fn take_logs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Some(logs) = &self.services.logs else { return };
+        match logs.take() {
+            Some(records) if self.durability.is_full_of_logs() => logs.leave_out(&records),
+            Some(records) => self.handle_input(now, Input::Logs(records), effects),
+            None => {}
+        }
+    }
+
+    /// Takes the last log records of a host that shuts down.
+    fn take_last_logs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        // Bounded, because records may still be written.
+        for _ in 0..MAX_LAST_LOG_BATCHES {
+            match self.services.logs.as_ref().and_then(Logs::take) {
+                Some(records) => self.handle_input(now, Input::Logs(records), effects),
+                None => return,
+            }
+        }
+    }
+
     /// Whether the core is about to be replaced.
     fn is_done_for(&self) -> bool {
-        self.panicked && self.journal.keeps()
+        self.panicked && self.durability.persists()
     }
 
     fn take_events(&mut self, now: Now, queue: &EventQueue, effects: &mut Vec<Effect>) {
-        queue.take(&mut self.taken);
-        let mut taken = std::mem::take(&mut self.taken);
-        for input in taken.drain(..) {
+        let mut events = std::mem::take(&mut self.events);
+        queue.take(&mut events);
+        for input in events.drain(..) {
             self.handle_input(now, input, effects);
         }
-        self.taken = taken;
+        self.events = events;
     }
 
     /// A panic in the core is our bug, and must cost one input, not every session.
-    pub(crate) fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+    fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
         // A core that failed is not asked for anything more; its connections are about to close.
         if self.is_done_for() {
             return;
@@ -394,24 +496,24 @@ impl HostTask {
             Input::Request { conn, id, .. } => Some((*conn, id.clone())),
             _ => None,
         };
-        let breaks = self.breaks.as_ref().is_some_and(|breaks| breaks(&input));
+        let fails = self.fails_on.as_ref().is_some_and(|fails_on| fails_on(&input));
         let before = effects.len();
         let core = &mut self.core;
         let handled = std::panic::catch_unwind(AssertUnwindSafe(|| {
             core.handle(now, input, effects);
-            assert!(!breaks, "a test wanted this");
+            assert!(!fails, "a test wanted this");
         }));
         self.follow_wanted_logs();
         if handled.is_err() {
-            // What the input changed before it failed is unknown, so nobody's picture can be
-            // continued: everybody reconnects and gets a fresh one, from what was kept if anything is.
+            // It is unknown what the input changed before it failed, so no client can continue with its state: every
+            // client reconnects and gets a new snapshot, from the journal if there is one.
             tracing::error!("an input made the core panic; every connection is closed");
             effects.truncate(before);
             self.core.forget_replay();
-            self.poisoned.extend(self.core.installing());
+            self.services.journal.poison(self.core.installing());
             self.panicked = true;
-            if !self.journal.keeps() {
-                self.close_all(Close::Failed);
+            if !self.durability.persists() {
+                self.net.close_all(Close::Failed);
             }
             if let Some((to, id)) = request {
                 let error = RpcError::new(

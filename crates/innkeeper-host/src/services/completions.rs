@@ -1,7 +1,7 @@
 //! What fits while somebody types: files and what MCP servers let read after an `@`, the agent's
 //! commands and the skills and prompts of the session after a `/`.
 
-mod effects;
+pub(crate) mod effects;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! `resourceRead` serves. It is there before anybody is told of it, and goes with its session.
 
 mod closed_sessions;
-mod effects;
+pub(crate) mod effects;
 mod memory;
 mod references;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! [`McpServers`]. What becomes of them is reported through [`ServerSink`] and shown to clients; agents
 //! call their tools through [`Mcp`] and [`McpCall`].
 
-mod app_requests;
+pub(crate) mod app_requests;
 mod app_sampling;
 mod arguments;
 pub(crate) mod bounds;

@@ -1,4 +1,4 @@
-//! Requests that are answered from outside the core: by an agent, or by whoever knows the files.
+//! Performs the effects that answer requests with completions or with values of settings.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -6,43 +6,40 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::{ConnId, LookUp, RequestId, RpcError};
+use innkeeper_core::{LookUp, RpcError};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, SettingQuery, SettingValue};
-use crate::main_loop::message::Message;
-use crate::main_loop::task::HostTask;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::OpenRequest;
 use crate::services::completions::{self, CompletionContext, Files};
 use crate::services::customizations::TurnCustomizations;
 
 /// Most values of a setting in one answer; whoever types on gets the rest.
 const MAX_VALUES: usize = 1000;
 
-impl HostTask {
-    /// Looks something up beside the main loop. The answer comes back as a message; when its
-    /// connection is gone by then, nobody hears it.
-    pub(crate) fn look_up(&mut self, conn: ConnId, id: RequestId, what: LookUp) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let agent = match &what {
-            LookUp::Completions { provider, .. } | LookUp::SettingValues { provider, .. } => {
-                self.agents.get(provider).cloned()
-            }
-        };
-        let customizations = match &what {
-            LookUp::Completions {
-                session, switched_off, ..
-            } => {
-                let customizations_watch = self.followed.watch(*session, switched_off);
-                customizations_watch.with_mcp(self.servers.of(*session)).now()
-            }
-            LookUp::SettingValues { .. } => TurnCustomizations::default(),
-        };
+/// The files for completions, and the requests that are answered with them or by an agent.
+pub(crate) struct Lookups {
+    files: Arc<dyn Files>,
+}
+
+impl Lookups {
+    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
+        Self { files }
+    }
+
+    /// Answers a request with completions or with values of a setting.
+    pub(crate) fn answer(
+        &self,
+        handles: &LoopHandles,
+        request: OpenRequest,
+        what: LookUp,
+        agent: Option<Arc<dyn Agent>>,
+        customizations: TurnCustomizations,
+    ) {
         let files = Arc::clone(&self.files);
-        let time = self.limits.look_up_time;
-        self.tasks.spawn(async move {
+        let time = handles.limits().look_up_time;
+        handles.tasks().spawn(async move {
             let if_nothing = nothing_found(&what);
             let finding = AssertUnwindSafe(find(agent, &*files, &customizations, what, time / 4)).catch_unwind();
             let outcome = match tokio::time::timeout(time, finding).await {
@@ -57,8 +54,7 @@ impl HostTask {
                     if_nothing.map_err(|what| failure(&format!("{what}: nothing was found within {ms} ms; try again")))
                 }
             };
-            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(ticket);
+            request.respond(outcome).await;
         });
     }
 }

@@ -1,25 +1,25 @@
-//! Which sessions are followed, and what was last found for each.
+//! Performs the effects on customizations: sessions are followed, and the last set of each is stored.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::customization::Wanted;
-use innkeeper_core::{ChannelId, Effect, Input, Now};
+use innkeeper_core::{ChannelId, HostCore};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::main_loop::task::HostTask;
+use crate::main_loop::handles::LoopHandles;
 use crate::services::customizations::{
-    CustomizationSet, Customizations, CustomizationsReport, CustomizationsWatch, DiscoveryReport, Following, Found,
-    FoundSink, HookCall, HookEvent,
+    CustomizationSet, Customizations, CustomizationsReport, CustomizationsWatch, Following, FoundSink, HookCall,
+    HookEvent,
 };
 
 /// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How long turns wait for the first report of a new follow, because their session wants something else now. What
-/// was found before holds until then.
+/// How long turns wait for the first report of a new follow, because their session wants something else now. The
+/// previous set applies until then.
 const ANEW: Duration = Duration::from_secs(5);
 /// How long turns wait for what clients have not handed over yet, since it was first said to be on its way.
 const HAND_OVER: Duration = Duration::from_secs(15);
@@ -34,11 +34,11 @@ pub(crate) struct FollowedCustomizations {
 #[derive(Default)]
 struct FollowedSession {
     number: u64,
-    /// What was last found; `None` until something was.
+    /// The last report; `None` until there is one.
     set: watch::Sender<Option<CustomizationsReport>>,
     /// Since when something is on its way from clients.
     awaiting_since: Option<Instant>,
-    /// What it wants to be told of, once it is followed.
+    /// The customizations that it wants, once it is followed.
     wanted: Option<Wanted>,
     /// Whether it had a turn; one that had none has no end that hooks could hear of.
     had_turn: bool,
@@ -57,12 +57,12 @@ impl FollowedCustomizations {
         }
     }
 
-    /// Who finds what sessions bring along.
+    /// Returns the finder of customizations.
     pub(crate) fn finder(&self) -> Arc<dyn Customizations> {
         Arc::clone(&self.finder)
     }
 
-    /// What a chat or a turn of a session may use, as soon as it is known.
+    /// Returns a watch on the customizations that a chat or a turn of a session may use.
     pub(crate) fn watch(&mut self, session: ChannelId, off: &Arc<BTreeSet<String>>) -> CustomizationsWatch {
         if !self.finder.serves() {
             return CustomizationsWatch::default();
@@ -79,7 +79,7 @@ impl FollowedCustomizations {
         }
     }
 
-    /// What was last found for a session.
+    /// Returns the set that was last found for a session.
     pub(crate) fn set(&self, session: ChannelId) -> Arc<CustomizationSet> {
         self.known_set(session).unwrap_or_default()
     }
@@ -95,18 +95,14 @@ impl FollowedCustomizations {
     pub(crate) fn clear(&mut self) {
         self.sessions.clear();
     }
-}
 
-impl HostTask {
-    pub(crate) fn follow(&mut self, session: ChannelId, wanted: Wanted) {
-        let number = self.followed.next;
-        self.followed.next += 1;
-        let following = self
-            .followed
-            .finder
-            .follow(wanted.clone(), FoundSink::new(session, number, self.inbox.clone()));
-        // Until the new one reports, what was found before holds.
-        let entry = self.followed.sessions.entry(session).or_default();
+    /// Follows the customizations of a session. Until the first report, the set of the previous follow applies.
+    pub(crate) fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: Wanted) {
+        let number = self.next;
+        self.next += 1;
+        let sink = FoundSink::new(session, number, handles.weak_inbox());
+        let following = self.finder.follow(wanted.clone(), sink);
+        let entry = self.sessions.entry(session).or_default();
         entry.number = number;
         entry.wanted = Some(wanted);
         // A turn that begins now waits for the new report; nobody else has to know.
@@ -119,25 +115,49 @@ impl HostTask {
         entry._before = entry.following.replace(following);
     }
 
-    /// A session is disposed of, or leaves memory.
-    pub(crate) fn forget(&mut self, session: ChannelId, off: Arc<BTreeSet<String>>) {
-        if let Some(session) = self.followed.sessions.remove(&session) {
-            self.tell_end(session, off);
+    /// Forgets a session that was deleted or has left memory.
+    pub(crate) fn forget(&mut self, handles: &LoopHandles, session: ChannelId, off: Arc<BTreeSet<String>>) {
+        if let Some(session) = self.sessions.remove(&session) {
+            session.run_end_hooks(handles, off);
         }
     }
 
-    /// The host goes down, and every session with it.
-    pub(crate) fn forget_all(&mut self) {
-        for (id, session) in std::mem::take(&mut self.followed.sessions) {
-            let off = self.core.switched_off(id);
-            self.tell_end(session, off);
+    /// Forgets every session, because the host shuts down.
+    pub(crate) fn forget_all(&mut self, handles: &LoopHandles, core: &HostCore) {
+        for (id, session) in std::mem::take(&mut self.sessions) {
+            session.run_end_hooks(handles, core.switched_off(id));
         }
     }
 
-    /// Tells hooks that a session is over. Shutdown waits for them, within its own patience.
-    fn tell_end(&self, session: FollowedSession, off: Arc<BTreeSet<String>>) {
-        let reported = session.set.borrow().clone();
-        let (Some(CustomizationsReport { set, .. }), Some(wanted), true) = (reported, session.wanted, session.had_turn)
+    /// Returns true if a report is of the present follow of its session.
+    pub(crate) fn is_current(&self, session: ChannelId, number: u64) -> bool {
+        self.sessions
+            .get(&session)
+            .is_some_and(|followed| followed.number == number)
+    }
+
+    /// Stores the set of a session, with the ids of the customizations that are disabled.
+    pub(crate) fn store(&mut self, session: ChannelId, set: Arc<CustomizationSet>, off: Arc<BTreeSet<String>>) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        entry._before = None;
+        entry.awaiting_since = match set.awaited.is_empty() {
+            true => None,
+            false => entry.awaiting_since.or_else(|| Some(Instant::now())),
+        };
+        let wait_until = entry.awaiting_since.map(|since| since + HAND_OVER);
+        entry
+            .set
+            .send_replace(Some(CustomizationsReport { set, off, wait_until }));
+    }
+}
+
+impl FollowedSession {
+    /// Runs the hooks for the end of a session. Shutdown waits for them, within its own deadline.
+    fn run_end_hooks(self, handles: &LoopHandles, off: Arc<BTreeSet<String>>) {
+        let reported = self.set.borrow().clone();
+        let (Some(CustomizationsReport { set, .. }), Some(wanted), true) = (reported, self.wanted, self.had_turn)
         else {
             return;
         };
@@ -155,59 +175,15 @@ impl HostTask {
             working_directories: wanted.working_directories,
             input,
         };
-        self.tasks.spawn(async move {
+        handles.tasks().spawn(async move {
             let ending = set.hooks.run(call, &off, None);
             match tokio::time::timeout(END_TIME, ending).await {
                 Ok(outcome) => outcome
                     .notices
                     .iter()
                     .for_each(|notice| tracing::warn!(%notice, "a hook")),
-                Err(_) => tracing::warn!("a hook that was told of the end of its session took too long and was ended"),
+                Err(_) => tracing::warn!("a hook for the end of a session took too long and was stopped"),
             }
         });
-    }
-
-    pub(crate) fn customizations_reported(
-        &mut self,
-        now: Now,
-        session: ChannelId,
-        number: u64,
-        report: DiscoveryReport,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(entry) = self.followed.sessions.get(&session) else {
-            return;
-        };
-        if entry.number != number {
-            return; // Of a follow that was replaced since.
-        }
-        let Found { entries, set } = match report {
-            DiscoveryReport::Found(found) => found,
-            DiscoveryReport::Announced(entries) => {
-                let announced = Input::CustomizationsAnnounced { session, entries };
-                return self.handle_input(now, announced, effects);
-            }
-        };
-        let shadows = set.shadows.clone();
-        let found = Input::CustomizationsFound {
-            session,
-            entries,
-            shadows,
-        };
-        self.handle_input(now, found, effects);
-        // After the core, which knows now what of it people have switched off.
-        let off = self.core.switched_off(session);
-        if let Some(entry) = self.followed.sessions.get_mut(&session) {
-            entry._before = None;
-            entry.awaiting_since = match set.awaited.is_empty() {
-                true => None,
-                false => entry.awaiting_since.or_else(|| Some(Instant::now())),
-            };
-            let wait_until = entry.awaiting_since.map(|since| since + HAND_OVER);
-            entry
-                .set
-                .send_replace(Some(CustomizationsReport { set, off, wait_until }));
-        }
-        self.redeclared(session);
     }
 }

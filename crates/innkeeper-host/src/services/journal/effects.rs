@@ -1,5 +1,6 @@
 //! Performs the effects that read the journal: loading sessions and turns, listing, importing, undoing deletions.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,37 +9,84 @@ use innkeeper_core::error::code;
 use innkeeper_core::stored::{
     DeletedSession, ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns,
 };
-use innkeeper_core::{ChannelId, ConnId, Input, RequestId, RpcError};
+use innkeeper_core::{ChannelId, Input, RpcError};
 use serde_json::{Value, json};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
 
-use crate::main_loop::message::Message;
-use crate::main_loop::task::HostTask;
+use crate::main_loop::Message;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::OpenRequest;
 use crate::services::journal::{Journal, JournalError};
 
 /// Sessions read at the same time.
-pub(crate) const LOADS: usize = 16;
+const LOADS: usize = 16;
 
-impl HostTask {
-    /// Finds a session by its URI or that of one of its chats.
-    pub(crate) fn load(&self, uri: Arc<str>) {
-        let Some(inbox) = self.inbox.upgrade() else {
+/// The journal for the effects that read it or import into it.
+pub(crate) struct JournalRequests {
+    journal: Arc<dyn Journal>,
+    /// Limits how many sessions are read at the same time.
+    loads: Arc<Semaphore>,
+    /// Sessions that made the core panic when it loaded them.
+    poisoned: HashSet<Arc<str>>,
+    /// Held for reading while the journal imports a session.
+    importing: Arc<RwLock<()>>,
+    /// Counts the cores of this host.
+    generation: u64,
+}
+
+impl JournalRequests {
+    pub(crate) fn new(journal: Arc<dyn Journal>) -> Self {
+        Self {
+            journal,
+            loads: Arc::new(Semaphore::new(LOADS)),
+            poisoned: HashSet::new(),
+            importing: Arc::default(),
+            generation: 0,
+        }
+    }
+
+    /// Returns the source of the turns that are not in memory.
+    pub(crate) fn turns(&self) -> Option<Arc<dyn TurnSource>> {
+        turns_of(&*self.journal)
+    }
+
+    /// Returns the source of turns as they are stored.
+    pub(crate) fn stored_turns(&self) -> Option<Arc<dyn TurnSource>> {
+        self.journal.turns()
+    }
+
+    /// Starts the next generation, because the core is replaced. Waits until running imports have ended: the next core
+    /// must neither miss a session nor count it again when it hears of the import.
+    pub(crate) async fn next_generation(&mut self) {
+        drop(Arc::clone(&self.importing).write_owned().await);
+        self.generation += 1;
+    }
+
+    /// Returns true if an import was started by the present core.
+    pub(crate) fn is_current(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
+
+    /// Refuses to load these sessions from now on.
+    pub(crate) fn poison(&mut self, sessions: impl Iterator<Item = Arc<str>>) {
+        self.poisoned.extend(sessions);
+    }
+
+    /// Loads a session by its URI or that of one of its chats.
+    pub(crate) fn load(&self, handles: &LoopHandles, uri: Arc<str>) {
+        if self.poisoned.contains(&uri) {
+            let problem = "loading it made the host fail; its log says more".to_owned();
+            let outcome = Err(Unreadable::Damaged(problem));
+            return handles.send(Message::Core(Input::Loaded { uri, outcome }));
+        }
+        let Some(inbox) = handles.inbox() else {
             return;
         };
-        if self.poisoned.contains(&uri) {
-            let problem = "taking it into memory made the host fail; its log says more".to_owned();
-            let outcome = Err(Unreadable::Damaged(problem));
-            let loaded = Message::Core(Input::Loaded { uri, outcome });
-            self.tasks.spawn(async move {
-                let _ = inbox.send(loaded).await;
-            });
-            return;
-        }
-        let journal = Arc::clone(&self.journal);
-        let places = Arc::clone(&self.loads);
-        self.tasks.spawn(async move {
-            let place = places.acquire_owned().await;
+        let (journal, loads) = (Arc::clone(&self.journal), Arc::clone(&self.loads));
+        handles.tasks().spawn(async move {
+            let permit = loads.acquire_owned().await;
             let outcome = find(journal, &uri).await;
-            drop(place);
+            drop(permit);
             if let Err(problem @ (Unreadable::Damaged(_) | Unreadable::Failed(_))) = &outcome {
                 tracing::error!(%uri, %problem, "a session cannot be read; `innkeeper doctor` says more");
             }
@@ -46,15 +94,14 @@ impl HostTask {
         });
     }
 
-    /// Reads turns beside the main loop. They come back as a message, and so does a failure: what
-    /// waits for them must not wait for ever.
-    pub(crate) fn load_turns(&mut self, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
-        let Some(inbox) = self.inbox.upgrade() else {
+    /// Reads turns. A failure is reported too, so that nothing waits for them forever.
+    pub(crate) fn load_turns(&self, handles: &LoopHandles, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
+        let Some(inbox) = handles.inbox() else {
             return;
         };
-        let turns = turns_of(&*self.journal);
+        let turns = self.turns();
         let first = range.start;
-        self.tasks.spawn(async move {
+        handles.tasks().spawn(async move {
             let reading = tokio::task::spawn_blocking(move || read(turns.as_deref(), &uri, range));
             let outcome = match reading.await {
                 Ok(outcome) => outcome,
@@ -68,103 +115,71 @@ impl HostTask {
         });
     }
 
-    /// Lists sessions for somebody.
-    pub(crate) fn list(&mut self, conn: ConnId, id: RequestId, page: ListPage) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
+    /// Lists sessions.
+    pub(crate) fn list(&self, handles: &LoopHandles, request: OpenRequest, page: ListPage) {
         let journal = Arc::clone(&self.journal);
-        self.tasks.spawn(async move {
+        handles.tasks().spawn(async move {
             let outcome = journal.list(page.clone()).await.map_err(|error| error.to_string());
-            let listed = Input::Listed {
-                conn,
-                id,
-                page,
-                outcome,
+            let listed = |conn, id| {
+                Message::Core(Input::Listed {
+                    conn,
+                    id,
+                    page,
+                    outcome,
+                })
             };
-            let _ = inbox.send(Message::Core(listed)).await;
-            drop(ticket);
+            request.send(listed).await;
         });
     }
 
-    /// Takes a session in for somebody.
-    pub(crate) fn import(&mut self, conn: ConnId, id: RequestId, text: String) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let journal = Arc::clone(&self.journal);
-        let generation = self.generation;
-        // Nobody else waits for this lock while the main loop is here.
-        let importing = Arc::clone(&self.importing).try_read_owned().ok();
-        self.tasks.spawn(async move {
+    /// Imports a session.
+    pub(crate) fn import(&self, handles: &LoopHandles, request: OpenRequest, text: String) {
+        let (journal, importing, generation) = (Arc::clone(&self.journal), self.lock_imports(), self.generation);
+        handles.tasks().spawn(async move {
             let outcome = journal.import(text).await.map_err(|error| error.to_string());
             drop(importing);
-            let input = Input::Imported { conn, id, outcome };
-            let _ = inbox.send(Message::Imported { generation, input }).await;
-            drop(ticket);
+            let imported = |conn, id| Message::Imported {
+                generation,
+                input: Input::Imported { conn, id, outcome },
+            };
+            request.send(imported).await;
         });
     }
-}
 
-/// Where turns are read, as this version has them.
-pub(crate) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
-    journal.turns().map(upgraded_turns)
-}
-
-impl HostTask {
-    /// Lists for somebody the sessions whose deletion can be undone.
-    pub(crate) fn list_deleted(&mut self, conn: ConnId, id: RequestId) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
+    /// Lists the sessions whose deletion can be undone.
+    pub(crate) fn list_deleted(&self, handles: &LoopHandles, request: OpenRequest) {
         let journal = Arc::clone(&self.journal);
-        let undo_ms = self.limits.core.undo_delete_ms;
-        self.tasks.spawn(async move {
+        let undo_ms = handles.limits().core.undo_delete_ms;
+        handles.tasks().spawn(async move {
             let outcome = match journal.deleted().await {
                 Ok(deleted) => Ok(shown_deleted(&deleted, undo_ms)),
                 Err(error) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
             };
-            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(ticket);
+            request.respond(outcome).await;
         });
     }
 
-    /// Undoes the deletion of a session for somebody.
-    pub(crate) fn undo_deletion(&mut self, conn: ConnId, id: RequestId, uri: String) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let journal = Arc::clone(&self.journal);
-        let generation = self.generation;
-        // Nobody else waits for this lock while the main loop is here.
-        let importing = Arc::clone(&self.importing).try_read_owned().ok();
-        self.tasks.spawn(async move {
+    /// Undoes the deletion of a session.
+    pub(crate) fn undo_deletion(&self, handles: &LoopHandles, request: OpenRequest, uri: String) {
+        let (journal, importing, generation) = (Arc::clone(&self.journal), self.lock_imports(), self.generation);
+        handles.tasks().spawn(async move {
             let outcome = journal.undo_deletion(&uri).await.map_err(|error| error.to_string());
             drop(importing);
-            let input = Input::Imported { conn, id, outcome };
-            let _ = inbox.send(Message::Imported { generation, input }).await;
-            drop(ticket);
+            let imported = |conn, id| Message::Imported {
+                generation,
+                input: Input::Imported { conn, id, outcome },
+            };
+            request.send(imported).await;
         });
     }
 
-    /// Removes what was kept beside sessions that are gone for good.
-    pub(crate) fn purged(&self, sessions: Vec<String>) {
-        for session in sessions {
-            self.forget_contents(session.into());
-        }
-    }
-
-    /// Removes the sessions for good that were deleted before a moment, with what was kept beside them.
-    pub(crate) fn purge_deleted(&mut self, before_ms: i64) {
-        let Some(inbox) = self.inbox.upgrade() else {
+    /// Removes for good the sessions that were deleted before a moment, and reports them to the main loop.
+    pub(crate) fn purge_deleted(&self, handles: &LoopHandles, before_ms: i64) {
+        let Some(inbox) = handles.inbox() else {
             return;
         };
         let journal = Arc::clone(&self.journal);
-        self.tasks.spawn(async move {
+        handles.tasks().spawn(async move {
             match journal.purge_deleted(before_ms).await {
                 Ok(gone) if gone.is_empty() => {}
                 Ok(gone) => {
@@ -177,6 +192,16 @@ impl HostTask {
             }
         });
     }
+
+    /// Only the main loop takes the lock for writing, and it is here now, so this does not wait.
+    fn lock_imports(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        Arc::clone(&self.importing).try_read_owned().ok()
+    }
+}
+
+/// Returns the source of turns, each upgraded to the format of this version.
+pub(crate) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
+    journal.turns().map(upgraded_turns)
 }
 
 /// What somebody is told of deleted sessions: what lists showed of each, when it was deleted, and until when that can

@@ -1,4 +1,4 @@
-//! Which MCP servers are wanted of whoever runs them, and what clients ask them.
+//! Performs the effects on MCP servers: running them, tokens, and requests of apps.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
 use innkeeper_core::mcp::{ToServer, TokenChange, WantedServers};
-use innkeeper_core::{ChannelId, ConnId, Failure, Input, RequestId, RpcError};
+use innkeeper_core::{ChannelId, Failure, Input, RpcError};
 use serde_json::Value;
 
-use crate::main_loop::message::Message;
-use crate::main_loop::task::HostTask;
-use crate::services::contents::SessionContents;
+use crate::main_loop::Message;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::OpenRequest;
+use crate::services::contents::effects::ContentStore;
 use crate::services::customizations::CustomizationSet;
 use crate::services::mcp::{
-    CREATE_MESSAGE, DesiredServer, DesiredServers, Mcp, McpError, McpServers, ServerSink, ServerStatus, SessionLink,
-    bounds,
+    DesiredServer, DesiredServers, Mcp, McpError, McpServers, ServerSink, ServerStatus, SessionLink, bounds,
 };
 use crate::services::resources::effects::failure;
 
@@ -30,9 +30,9 @@ pub(crate) struct Servers {
 struct RunningSession {
     link: Arc<SessionLink>,
     sink: ServerSink,
-    /// What the core wants.
+    /// The servers that the core wants.
     wanted: Box<WantedServers>,
-    /// What was asked for last.
+    /// The last request to the runner.
     wishes: Vec<DesiredServer>,
 }
 
@@ -55,7 +55,7 @@ impl Servers {
         }
     }
 
-    /// What a turn of a session may use.
+    /// Returns the servers that a turn of a session may use.
     pub(crate) fn of(&self, session: ChannelId) -> Mcp {
         let link = self.sessions.get(&session).map(|session| Arc::clone(&session.link));
         link.map(Mcp::new).unwrap_or_default()
@@ -65,21 +65,25 @@ impl Servers {
     pub(crate) fn clear(&mut self) {
         self.sessions.clear();
     }
-}
 
-impl HostTask {
-    pub(crate) fn want_servers(&mut self, session: ChannelId, wanted: Box<WantedServers>) {
-        let (inbox, runner) = (self.inbox.clone(), &self.servers.runner);
-        let (contents, order) = (Arc::clone(&self.contents), self.content_order.lock());
-        let most = self.limits.resource_bytes;
-        let entry = self.servers.sessions.entry(session).or_insert_with(|| {
-            let sink = ServerSink::new(session, inbox);
+    /// Runs these servers of a session and no others.
+    pub(crate) fn want(
+        &mut self,
+        handles: &LoopHandles,
+        contents: &ContentStore,
+        set: &CustomizationSet,
+        session: ChannelId,
+        wanted: Box<WantedServers>,
+    ) {
+        let runner = &self.runner;
+        let entry = self.sessions.entry(session).or_insert_with(|| {
+            let sink = ServerSink::new(session, handles.weak_inbox());
             RunningSession {
                 link: SessionLink::new(
                     runner.open(sink.clone()),
                     Arc::clone(&wanted.session_uri),
                     sink.reported(),
-                    SessionContents::new(contents, Arc::clone(&wanted.session_uri), most, order),
+                    contents.of_session(&wanted.session_uri, handles.limits().resource_bytes),
                 ),
                 sink,
                 wanted: wanted.clone(),
@@ -87,35 +91,30 @@ impl HostTask {
             }
         });
         entry.wanted = wanted;
-        self.send_wishes(session, true);
+        self.send_wishes(handles, set, session, true);
     }
 
-    pub(crate) fn forget_servers(&mut self, session: ChannelId) {
-        self.servers.sessions.remove(&session);
+    pub(crate) fn forget(&mut self, session: ChannelId) {
+        self.sessions.remove(&session);
     }
 
-    /// How servers are started may have changed.
-    pub(crate) fn redeclared(&mut self, session: ChannelId) {
-        self.send_wishes(session, false);
+    /// Starts servers again whose declarations have changed.
+    pub(crate) fn redeclared(&mut self, handles: &LoopHandles, set: &CustomizationSet, session: ChannelId) {
+        self.send_wishes(handles, set, session, false);
     }
 
-    fn send_wishes(&mut self, session: ChannelId, is_asked: bool) {
-        let set = self.followed.set(session);
-        let Some(entry) = self.servers.sessions.get_mut(&session) else {
+    fn send_wishes(&mut self, handles: &LoopHandles, set: &CustomizationSet, session: ChannelId, is_asked: bool) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
             return;
         };
-        let (mut wishes, undeclared) = wishes(&entry.wanted, &set);
+        let (mut wishes, undeclared) = wishes(&entry.wanted, set);
         if !is_asked {
             let redeclared = keep_declared(&mut wishes, &entry.wishes);
-            if let Some(inbox) = self.inbox.upgrade().filter(|_| !redeclared.is_empty()) {
-                let input = Input::McpRedeclared {
+            if !redeclared.is_empty() {
+                handles.send(Message::Core(Input::McpRedeclared {
                     session,
                     servers: redeclared,
-                };
-                // The inbox may be full, and this is the task that empties it.
-                self.tasks.spawn(async move {
-                    let _ = inbox.send(Message::Core(input)).await;
-                });
+                }));
             }
             if wishes == entry.wishes {
                 return;
@@ -124,7 +123,7 @@ impl HostTask {
         for (id, attempt) in undeclared {
             let sink = entry.sink.clone();
             // The inbox may be full, and this is the task that empties it.
-            self.tasks.spawn(async move {
+            handles.tasks().spawn(async move {
                 let message = "nothing says how to start it any more; look at the file that it is declared in";
                 let status = ServerStatus::Failed(Failure::new("notDeclared", message));
                 sink.status(&id, attempt, status).await;
@@ -141,48 +140,31 @@ impl HostTask {
         });
     }
 
-    /// Passes a token on. Whoever asked for it is answered when it is kept, as with everything that is to
-    /// hold after a crash.
-    pub(crate) fn set_server_token(
-        &mut self,
+    /// Passes a token to the servers of a resource. The request is answered after the token is persisted.
+    pub(crate) fn set_token(
+        &self,
+        handles: &LoopHandles,
         resource: &str,
         change: TokenChange,
-        answer: Option<(ConnId, RequestId)>,
+        request: Option<OpenRequest>,
     ) {
-        let kept = self.servers.runner.set_token(resource, change);
-        let Some((conn, id)) = answer else {
+        let persisted = self.runner.set_token(resource, change);
+        let Some(request) = request else {
             return;
         };
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        self.tasks.spawn(async move {
-            if AssertUnwindSafe(kept).catch_unwind().await.is_err() {
-                tracing::error!("keeping the token of MCP servers panicked");
+        handles.tasks().spawn(async move {
+            if AssertUnwindSafe(persisted).catch_unwind().await.is_err() {
+                tracing::error!("storing the token of MCP servers panicked");
             }
-            let outcome = Ok(Value::Object(serde_json::Map::new()));
-            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
-            drop(ticket);
+            request.respond(Ok(Value::Object(serde_json::Map::new()))).await;
         });
     }
 
-    /// Asks a server something for a client. The answer comes back as a message.
-    pub(crate) fn ask_server(&mut self, conn: ConnId, id: RequestId, session: ChannelId, what: ToServer) {
-        if what.method == CREATE_MESSAGE {
-            return self.sample_for_app(conn, id, session, what);
-        }
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let link = self
-            .servers
-            .sessions
-            .get(&session)
-            .map(|session| Arc::clone(&session.link));
-        let (time, most) = (self.limits.mcp_request_time, self.limits.mcp_answer_bytes);
-        self.tasks.spawn(async move {
+    /// Sends a request of an app to a server, and answers with its result.
+    pub(crate) fn app_request(&self, handles: &LoopHandles, request: OpenRequest, session: ChannelId, what: ToServer) {
+        let link = self.sessions.get(&session).map(|session| Arc::clone(&session.link));
+        let (time, most) = (handles.limits().mcp_request_time, handles.limits().mcp_answer_bytes);
+        handles.tasks().spawn(async move {
             let ToServer {
                 server,
                 attempt,
@@ -200,13 +182,13 @@ impl HostTask {
                 .await
                 .and_then(|outcome| outcome.map_err(rpc_error))
                 .and_then(|value| fitting(method, value, most));
-            let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(ticket);
+            request.respond_object(outcome).await;
         });
     }
 
-    pub(crate) fn tell_server(&self, session: ChannelId, what: ToServer) {
-        if let Some(session) = self.servers.sessions.get(&session) {
+    /// Sends a notification of an app to a server.
+    pub(crate) fn app_notification(&self, session: ChannelId, what: ToServer) {
+        if let Some(session) = self.sessions.get(&session) {
             let servers = &session.link.servers;
             servers.app_notification(&what.server, what.attempt, what.method, what.params);
         }
@@ -234,7 +216,7 @@ pub(crate) async fn in_time<T>(
     }
 }
 
-/// What to ask for, and what nobody can be asked for because nothing says how to start it.
+/// Returns the servers to run, and those without a declaration, with the number of the attempt.
 fn wishes(wanted: &WantedServers, set: &CustomizationSet) -> (Vec<DesiredServer>, Vec<(String, u64)>) {
     let declared: HashMap<&str, _> = set
         .mcp_servers

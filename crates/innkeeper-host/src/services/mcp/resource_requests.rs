@@ -1,32 +1,26 @@
-//! What MCP servers let read, for clients that see their sessions.
+//! Resources of MCP servers, for clients that see their sessions.
 
 use innkeeper_core::error::code;
 use innkeeper_core::resource::ResourceOp;
-use innkeeper_core::{ChannelId, ConnId, RequestId, RpcError};
+use innkeeper_core::{ChannelId, RpcError};
 
-use crate::main_loop::message::Message;
-use crate::main_loop::task::HostTask;
-use crate::services::mcp::effects::in_time;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::OpenRequest;
+use crate::services::mcp::effects::{Servers, in_time};
 use crate::services::mcp::{Mcp, bounds};
 use crate::services::resources::effects::{failure, object, read_result, resolve_result};
 use crate::services::resources::{ResourceInfo, ResourceKind};
 
-impl HostTask {
-    /// Reads what a server of one of these sessions offers, or says what it is. The answer comes back as a
-    /// message.
-    pub(crate) fn mcp_resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, sessions: &[ChannelId]) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let servers: Vec<Mcp> = sessions.iter().map(|session| self.servers.of(*session)).collect();
-        let (time, most) = (self.limits.mcp_request_time, self.limits.resource_bytes);
-        self.tasks.spawn(async move {
+impl Servers {
+    /// Reads or describes a resource of a server of one of these sessions.
+    pub(crate) fn resource(&self, handles: &LoopHandles, request: OpenRequest, op: ResourceOp, sessions: &[ChannelId]) {
+        let servers: Vec<Mcp> = sessions.iter().map(|session| self.of(*session)).collect();
+        let (time, most) = (handles.limits().mcp_request_time, handles.limits().resource_bytes);
+        handles.tasks().spawn(async move {
             let method = op.method();
             let serving = in_time(method, time, serve(&servers, op, most));
             let outcome = serving.await.and_then(|outcome| outcome);
-            let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(ticket);
+            request.respond_object(outcome).await;
         });
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use innkeeper_core::repository::RepositoryState;
-use innkeeper_core::{ChannelId, Effect, Input, Now};
+use innkeeper_core::ChannelId;
 use tokio::sync::Notify;
 
-use crate::main_loop::task::HostTask;
+use crate::main_loop::handles::LoopHandles;
 use crate::services::customizations::Following;
 use crate::services::repositories::{Repositories, RepositorySink};
 
@@ -63,53 +62,36 @@ impl FollowedRepositories {
             }
         }
     }
-}
 
-impl HostTask {
-    pub(crate) fn follow_repository(&mut self, session: ChannelId, directory: &str) {
+    /// Follows the repository around the primary directory of a session.
+    pub(crate) fn follow(&mut self, handles: &LoopHandles, session: ChannelId, directory: &str) {
         let directory: Arc<str> = directory.into();
-        self.repositories.forget(session);
-        self.repositories.sessions.insert(session, Arc::clone(&directory));
-        if let Some(followed) = self.repositories.directories.get_mut(&directory) {
+        self.forget(session);
+        self.sessions.insert(session, Arc::clone(&directory));
+        if let Some(followed) = self.directories.get_mut(&directory) {
             followed.sessions.insert(session);
-            // What was seen last may be old, and this session has not been told of it.
+            // The last report may be old, and this session has not received it.
             followed.again.notify_one();
             return;
         }
-        let number = self.repositories.next;
-        self.repositories.next += 1;
+        let number = self.next;
+        self.next += 1;
         let again = Arc::new(Notify::new());
-        let sink = RepositorySink::new(Arc::clone(&directory), number, self.inbox.clone());
-        let following = self.repositories.finder.follow(&directory, Arc::clone(&again), sink);
+        let sink = RepositorySink::new(Arc::clone(&directory), number, handles.weak_inbox());
+        let following = self.finder.follow(&directory, Arc::clone(&again), sink);
         let followed = FollowedDirectory {
             number,
             sessions: BTreeSet::from([session]),
             again,
             _following: following,
         };
-        self.repositories.directories.insert(directory, followed);
+        self.directories.insert(directory, followed);
     }
 
-    /// Tells the core what was seen, for every session in the directory.
-    pub(crate) fn repository_seen(
-        &mut self,
-        now: Now,
-        directory: &str,
-        number: u64,
-        state: Option<Box<RepositoryState>>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let followed = self.repositories.directories.get(directory);
-        let Some(followed) = followed.filter(|followed| followed.number == number) else {
-            return;
-        };
-        for session in followed.sessions.clone() {
-            let seen = Input::RepositorySeen {
-                session,
-                directory: directory.to_owned(),
-                state: state.clone(),
-            };
-            self.handle_input(now, seen, effects);
-        }
+    /// Returns the sessions that a report about a directory is for. A report of a follow that has ended is for none.
+    pub(crate) fn sessions_in(&self, directory: &str, number: u64) -> Vec<ChannelId> {
+        let followed = self.directories.get(directory);
+        let followed = followed.filter(|followed| followed.number == number);
+        followed.map_or_else(Vec::new, |followed| followed.sessions.iter().copied().collect())
     }
 }

@@ -1,5 +1,6 @@
-//! What clients want done with resources, done beside the main loop.
+//! Performs the effects on resources for clients.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,18 +13,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{Encoding, Reach, ResourceOp, VisibleSessions, WatchSpec, permission_denied};
+use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_kept_content;
-use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing, RequestId, RpcError, Scope};
+use innkeeper_core::{ConnId, Input, Outgoing, RequestId, RpcError, Scope};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::main_loop::message::Message;
-use crate::main_loop::task::HostTask;
+use crate::main_loop::Message;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::OpenRequest;
+use crate::services::contents::effects::ContentStore;
 use crate::services::contents::{self, Contents};
-use crate::services::customizations::resource_access;
+use crate::services::customizations::Customizations;
+use crate::services::customizations::resource_access::VisibleSets;
 use crate::services::resources::{
     ChangeSink, Content, Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
 };
@@ -89,37 +93,49 @@ pub(crate) struct WatchOpened {
     outcome: Result<Watching, RpcError>,
 }
 
-impl HostTask {
-    /// Does something with resources. The answer comes back as a message.
-    pub(crate) fn resource(
-        &mut self,
-        conn: ConnId,
-        id: RequestId,
-        op: ResourceOp,
-        reaches: Vec<Reach>,
-        sight: &VisibleSessions,
+/// The resources of a host, and the watches on them.
+pub(crate) struct ResourceRequests {
+    resources: Arc<dyn Resources>,
+    /// Watches by number. Dropping one ends it.
+    watches: HashMap<u64, Watching>,
+}
+
+impl ResourceRequests {
+    pub(crate) fn new(resources: Arc<dyn Resources>) -> Self {
+        Self {
+            resources,
+            watches: HashMap::new(),
+        }
+    }
+
+    /// Ends every watch, because the core is replaced.
+    pub(crate) fn clear(&mut self) {
+        self.watches.clear();
+    }
+
+    /// Performs an operation on resources, after the operations before it in the order of its connection.
+    pub(crate) fn perform(
+        &self,
+        handles: &LoopHandles,
+        request: OpenRequest,
+        operation: ResourceOperation,
+        order: &OperationOrder,
+        contents: &ContentStore,
     ) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let Some(connection) = self.connection(conn) else {
-            return;
-        };
-        let (position, guard) = connection.order.take(op.scope() > Scope::View);
+        let ResourceOperation {
+            op,
+            reaches,
+            sets,
+            finder,
+        } = operation;
+        let (position, guard) = order.take(op.scope() > Scope::View);
         let after_moves = match &op {
-            ResourceOp::Keep(keep) => {
-                // The core knows the session, perhaps again: what one of the same name left is to go before.
-                self.contents.open(&keep.session);
-                Some(self.content_order.take(false))
-            }
+            ResourceOp::Keep(keep) => Some(contents.begin_import(&keep.session)),
             _ => None,
         };
-        let (resources, contents) = (Arc::clone(&self.resources), Arc::clone(&self.contents));
-        let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
-        let sets = resource_access::VisibleSets::new(&self.followed, sight, most);
-        let finder = self.followed.finder();
-        self.tasks.spawn(async move {
+        let (resources, contents) = (Arc::clone(&self.resources), contents.contents());
+        let (time, most) = (handles.limits().resource_time, handles.limits().resource_bytes);
+        handles.tasks().spawn(async move {
             let _guard = match guard {
                 Some(guard) => guard,
                 None => position.await,
@@ -162,48 +178,44 @@ impl HostTask {
                     )))
                 }
             };
-            let _ = inbox.send(Message::found(conn, id, outcome)).await;
-            drop(ticket);
+            request.respond_object(outcome).await;
         });
     }
 
-    /// Sets up a watch.
+    /// Opens a watch. The core decides what becomes of it.
     pub(crate) fn open_watch(
-        &mut self,
-        conn: ConnId,
-        id: RequestId,
+        &self,
+        handles: &LoopHandles,
+        request: OpenRequest,
         watch: u64,
         spec: Box<WatchSpec>,
         reaches: Vec<Reach>,
     ) {
-        let ticket = self.requests.take(conn, &id);
-        let Some(inbox) = self.inbox.upgrade() else {
-            return;
-        };
-        let sink = ChangeSink::new(watch, self.inbox.clone());
+        let sink = ChangeSink::new(watch, handles.weak_inbox());
         let resources = Arc::clone(&self.resources);
-        let time = self.limits.resource_time;
-        self.tasks.spawn(async move {
+        let time = handles.limits().resource_time;
+        handles.tasks().spawn(async move {
             let opening = AssertUnwindSafe(resources.watch(&reaches, &spec, sink)).catch_unwind();
             let outcome = match tokio::time::timeout(time, opening).await {
                 Ok(Ok(outcome)) => outcome.map_err(rpc_error),
                 Ok(Err(_)) => Err(failure("the watch failed; the host's log says more".to_owned())),
                 Err(_) => Err(failure("the watch was not set up in time; watch less".to_owned())),
             };
-            let opened = WatchOpened {
-                conn,
-                id,
-                watch,
-                spec,
-                outcome,
+            let opened = |conn, id| {
+                Message::WatchOpened(Box::new(WatchOpened {
+                    conn,
+                    id,
+                    watch,
+                    spec,
+                    outcome,
+                }))
             };
-            let _ = inbox.send(Message::WatchOpened(Box::new(opened))).await;
-            drop(ticket);
+            request.send(opened).await;
         });
     }
 
-    /// Tells the core about a watch, which decides what becomes of it.
-    pub(crate) fn watch_opened(&mut self, now: Now, opened: WatchOpened, effects: &mut Vec<Effect>) {
+    /// Stores a watch that was opened, and returns the input that reports it to the core.
+    pub(crate) fn watch_opened(&mut self, opened: WatchOpened) -> Input {
         let WatchOpened {
             conn,
             id,
@@ -216,15 +228,29 @@ impl HostTask {
             self.watches.insert(watch, watching);
             admitted_by
         });
-        let input = Input::WatchOpened {
+        Input::WatchOpened {
             conn,
             id,
             watch,
             spec,
             outcome,
-        };
-        self.handle_input(now, input, effects);
+        }
     }
+
+    pub(crate) fn close_watch(&mut self, watch: u64) {
+        self.watches.remove(&watch);
+    }
+}
+
+/// An operation of a client on resources.
+pub(crate) struct ResourceOperation {
+    pub(crate) op: ResourceOp,
+    /// The places that the client may reach.
+    pub(crate) reaches: Vec<Reach>,
+    /// The customizations that the client sees, and may read.
+    pub(crate) sets: VisibleSets,
+    /// Learns of changes, so that the next message uses them.
+    pub(crate) finder: Arc<dyn Customizations>,
 }
 
 /// An answer that carries something that was read; it may be long.

@@ -1,4 +1,4 @@
-//! What a host is made of, and how it starts.
+//! Builds a host from its parts and starts it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -252,7 +252,7 @@ impl HostBuilder {
         core.restore_server_tokens(at_start(), self.mcp_servers.kept_tokens());
         self.mcp_servers.tell_lost_tokens(TokenSink::new(inbox.downgrade()));
         if self.read_only.is_some() && !looks_on {
-            // Whoever asks first has to be shown the end of what was interrupted already.
+            // The first client already has to see that interrupted turns have ended.
             for uri in unsettled.drain(..) {
                 recover(&mut core, &self.journal, uri, &mut first_effects).await;
             }
@@ -332,7 +332,7 @@ fn core(
     let Some(turns) = turns_of(journal).filter(|_| journal.keeps()) else {
         return (HostCore::new(config, agents, lease.last_seq), effects);
     };
-    // Whoever only looks on gives out numbers that the owner never does.
+    // A read-only host uses numbers that the owner of the journal never uses.
     let micros = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or_default();
     let last_seq = match read_only {
         Some(_) => lease.last_seq.max(Seq(micros)),

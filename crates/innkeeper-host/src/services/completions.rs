@@ -1,5 +1,5 @@
-//! What fits while somebody types: files and what MCP servers let read after an `@`, the agent's
-//! commands and the skills and prompts of the session after a `/`.
+//! Completions while a user types: files and resources of MCP servers after an `@`; commands of the agent, skills and
+//! prompts of the session after a `/`.
 
 pub(crate) mod effects;
 
@@ -39,11 +39,11 @@ pub trait Files: Send + Sync + 'static {
 /// A file that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFile {
-    /// Where it is.
+    /// Its location.
     pub uri: String,
     /// How people call it: its path within its directory, with `/` on every system.
     pub label: String,
-    /// What tells it from others of the same label, such as the directory it is in.
+    /// Distinguishes it from others of the same label, such as the directory it is in.
     pub description: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Files for NoFiles {
 /// A place in a message that somebody is typing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompletionContext<'a> {
-    /// Where the chat works, as URIs.
+    /// The working directories of the chat, as URIs.
     pub(crate) directories: &'a [String],
     /// The message so far.
     pub(crate) text: &'a str,
@@ -69,7 +69,7 @@ pub(crate) struct CompletionContext<'a> {
     pub(crate) offset: usize,
     /// The agent's slash commands.
     pub(crate) commands: &'a [CommandInfo],
-    /// What the session brings along.
+    /// The customizations of the session.
     pub(crate) customizations: &'a TurnCustomizations,
     /// How long MCP servers have to say what they offer.
     pub(crate) patience: Duration,
@@ -100,7 +100,7 @@ pub(crate) async fn completions(files: &dyn Files, cursor: CompletionContext<'_>
             let own = own.map(|command| command_item(&token, command));
             let taken: Vec<&str> = cursor.commands.iter().map(|command| command.name.as_str()).collect();
             let called = cursor.customizations.callable(&taken);
-            // Whoever knows only the second half of `plugin:name` finds it as well.
+            // The second half of `plugin:name` is enough to find it.
             let fitting = called
                 .iter()
                 .filter(|(name, callable)| fits(name, &query) || fits(&callable.about().name, &query));
@@ -111,7 +111,7 @@ pub(crate) async fn completions(files: &dyn Files, cursor: CompletionContext<'_>
                 if is_taken(&prompt.name) {
                     prompt.name = format!("{}{}", prompts::PREFIX, prompt.name);
                 }
-                // Whoever knows only the second half finds it as well.
+                // The second half is enough to find it.
                 if fits(&prompt.name, &query) || fits(&prompt.prompt, &query) {
                     items.push(prompt_item(&token, &prompt));
                 }
@@ -185,7 +185,7 @@ fn callable_item(token: &Token<'_>, name: &str, callable: Callable<'_>) -> Compl
     slash_item(token, name, meta)
 }
 
-/// A prompt of an MCP server is called like a command. What its server says about it is bounded.
+/// A prompt of an MCP server is called like a command. Its texts come from the server, so they are bounded.
 fn prompt_item(token: &Token<'_>, prompt: &McpPrompt) -> CompletionItem {
     let mut meta = Map::new();
     if let Some(description) = prompt.shown_description() {
@@ -206,7 +206,7 @@ fn prompt_item(token: &Token<'_>, prompt: &McpPrompt) -> CompletionItem {
     slash_item(token, &prompt.name, meta)
 }
 
-/// What an MCP server lets read becomes a reference under a URI of the host's own.
+/// A resource of an MCP server becomes a reference under a URI of the host's own.
 fn resource_item(token: &Token<'_>, mcp: &Mcp, resource: &McpResource) -> CompletionItem {
     let uri = mcp.resource_uri(resource);
     let mut meta = Map::new();
@@ -250,7 +250,7 @@ fn slash_item(token: &Token<'_>, name: &str, mut meta: Map<String, Value>) -> Co
     )
 }
 
-/// What the cursor stands in: a mark, what was typed after it, and what would be replaced.
+/// The token at the cursor: a mark, the text after it, and the range that a completion replaces.
 #[derive(Debug, PartialEq, Eq)]
 struct Token<'a> {
     mark: char,

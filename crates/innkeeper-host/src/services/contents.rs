@@ -1,4 +1,4 @@
-//! What tools gave back and no turn has room for: kept beside the session, and read by whoever sees it (RES-03).
+//! Results of tools that no turn has room for: stored beside the session, and read by clients that see it (RES-03).
 //!
 //! A turn shows the beginning and the end, and says where the whole is: at a URI of the host's own, which
 //! `resourceRead` serves. It is there before anybody is told of it, and goes with its session.
@@ -37,14 +37,14 @@ const MAX_TYPE_BYTES: usize = 255;
 /// There are bounds, per session and for all of them together; beyond, what is oldest goes.
 #[async_trait]
 pub trait Contents: Send + Sync + 'static {
-    /// Keeps something for a session, as safely as the session itself. What has the same name is the same.
+    /// Keeps something for a session, as safely as the session itself. Contents of the same name are the same.
     ///
     /// # Errors
     ///
     /// Why it was not kept, in words for people.
     async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String>;
 
-    /// What was kept; `None` if it is not there any more, or never was.
+    /// Returns a content; `None` if it is not there any more, or never was.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ pub trait Contents: Send + Sync + 'static {
     /// There is a session of this URI, perhaps again. Comes before it keeps anything.
     fn open(&self, session: &str);
 
-    /// The session is gone for good: nothing is kept for it from now on, whatever is still under way. What was
-    /// kept is removed by [`Contents::forget`], which comes next.
+    /// The session is gone for good: nothing is kept for it from now on, whatever is still under way. Its
+    /// contents are removed by [`Contents::forget`], which comes next.
     fn close(&self, session: &str);
 
     /// Removes what was kept for a session that is gone.
@@ -97,14 +97,14 @@ pub struct ContentLimits {
     pub total_bytes: u64,
 }
 
-/// Where something is kept.
+/// The location and size of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) uri: String,
     pub(crate) size: u64,
 }
 
-/// What is kept for one session.
+/// The contents of one session.
 #[derive(Clone)]
 pub(crate) struct SessionContents {
     contents: Arc<dyn Contents>,
@@ -170,7 +170,7 @@ impl SessionContents {
         if bytes.len() > self.most {
             return Err(format!("it has more than {} bytes", self.most));
         }
-        // What cannot be kept of it must not be part of its name either.
+        // A type that cannot be stored must not be part of the name either.
         let content_type = content_type.filter(|text| is_type(text));
         let name = content_name(&bytes, content_type.as_deref());
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);

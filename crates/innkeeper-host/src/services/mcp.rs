@@ -3,7 +3,7 @@
 //! Which servers a session wants, the core decides: those that are switched on and that nobody stopped.
 //! The host looks up how each is started ([`ServerDeclaration`], which whoever finds customizations
 //! reports in the [`CustomizationSet`](crate::services::customizations::CustomizationSet)) and hands both to an implementation of
-//! [`McpServers`]. What becomes of them is reported through [`ServerSink`] and shown to clients; agents
+//! [`McpServers`]. Their status is reported through [`ServerSink`] and shown to clients; agents
 //! call their tools through [`Mcp`] and [`McpCall`].
 
 pub(crate) mod app_requests;
@@ -79,8 +79,8 @@ pub trait McpServers: Send + Sync + 'static {
     /// Gives every server of a resource a token, now and later, or takes it away. A server that waits for
     /// one goes on by itself, and so does a call. Never shown, kept unencrypted or logged (AUTH-12).
     ///
-    /// All of that happens at once. What is returned ends when it is kept, or cannot be: nobody is told
-    /// before. It need not be waited for.
+    /// All of that happens at once. The returned future ends when the token is persisted, or cannot be: no client is
+    /// answered before. It need not be waited for.
     fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()>;
 
     /// Whether tokens outlive whoever gave them, and the host. They do so encrypted, or not at all (T23).
@@ -88,13 +88,13 @@ pub trait McpServers: Send + Sync + 'static {
         false
     }
 
-    /// Where to say that a token is gone that was to be refreshed. Called once, when the host starts.
+    /// Sets the sink for tokens that could not be refreshed. Called once, when the host starts.
     fn tell_lost_tokens(&self, sink: TokenSink) {
         let _ = sink;
     }
 
-    /// What is known of the tokens that were kept before this host started, so that people can replace
-    /// them and take them back.
+    /// Returns the tokens that were persisted before this host started, without their secrets, so that users can
+    /// replace and revoke them.
     fn kept_tokens(&self) -> Vec<KeptToken> {
         Vec::new()
     }
@@ -137,7 +137,7 @@ pub trait SessionServers: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it did not.
+    /// The error of the server, or the reason why it did not answer.
     async fn prompt(
         &self,
         server: &str,
@@ -148,7 +148,7 @@ pub trait SessionServers: Send + Sync + 'static {
         Err(McpError::server_gone())
     }
 
-    /// What a server lets read. Waits only while the list is fetched, as with prompts.
+    /// Returns the resources of a server. Waits only while the list is fetched, as with prompts.
     async fn resources(&self, server: &str) -> Vec<McpResource> {
         let _ = server;
         Vec::new()
@@ -158,7 +158,7 @@ pub trait SessionServers: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it did not.
+    /// The error of the server, or the reason why it did not answer.
     async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
         let _ = (server, uri);
         Err(McpError::server_gone())
@@ -169,7 +169,7 @@ pub trait SessionServers: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it did not.
+    /// The error of the server, or the reason why it did not answer.
     async fn app_request(
         &self,
         server: &str,
@@ -182,12 +182,12 @@ pub trait SessionServers: Send + Sync + 'static {
     fn app_notification(&self, server: &str, attempt: u64, method: &str, params: Map<String, Value>);
 }
 
-/// What a session wants of its servers.
+/// The servers that a session wants.
 #[derive(Debug, Clone, Default)]
 pub struct DesiredServers {
     /// The session's URI.
     pub session: Arc<str>,
-    /// Where it works, as URIs: what servers are told when they ask for roots.
+    /// Its working directories, as URIs: the roots for servers that ask for them.
     pub roots: Vec<String>,
     /// The servers that are to run.
     pub servers: Vec<DesiredServer>,
@@ -211,7 +211,7 @@ pub struct DesiredServer {
     pub declaration: Arc<ServerDeclaration>,
 }
 
-/// Where what becomes of a session's servers is reported.
+/// Receives the reports on the servers of a session.
 #[derive(Clone)]
 pub struct ServerSink {
     session: ChannelId,
@@ -230,7 +230,7 @@ impl ServerSink {
         }
     }
 
-    /// What was reported last, for agents.
+    /// Returns the last reported statuses, for agents.
     pub(crate) fn reported(&self) -> ReportedStatuses {
         self.reported.clone()
     }
@@ -276,7 +276,7 @@ impl fmt::Debug for ServerSink {
     }
 }
 
-/// Where whoever has the tokens of servers says that one is gone.
+/// Receives the reports on lost tokens of servers.
 #[derive(Clone)]
 pub struct TokenSink {
     inbox: mpsc::WeakSender<Message>,

@@ -15,7 +15,7 @@ use crate::main_loop::requests::OpenRequest;
 use crate::services::completions::{self, CompletionContext, Files};
 use crate::services::customizations::TurnCustomizations;
 
-/// Most values of a setting in one answer; whoever types on gets the rest.
+/// Most values of a setting in one answer; a longer query finds the rest.
 const MAX_VALUES: usize = 1000;
 
 /// The files for completions, and the requests that are answered with them or by an agent.
@@ -63,8 +63,8 @@ fn failure(message: &str) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, message)
 }
 
-/// What to answer when nothing can be found: completions are best effort, so there are none
-/// (CMP-01); an empty list of values would say that there are none, so that is an error.
+/// Returns the answer if nothing can be found. Completions are best effort, so there are none (CMP-01). An empty list
+/// of values would mean that the setting has no values, so that is an error.
 fn nothing_found(what: &LookUp) -> Result<Value, String> {
     match what {
         LookUp::Completions { .. } => Ok(json!({ "items": [] })),

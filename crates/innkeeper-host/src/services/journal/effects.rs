@@ -204,8 +204,8 @@ pub(crate) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
     journal.turns().map(upgraded_turns)
 }
 
-/// What somebody is told of deleted sessions: what lists showed of each, when it was deleted, and until when that can
-/// be undone.
+/// Encodes deleted sessions for clients: the list entry of each, when it was deleted, and until when that can be
+/// undone.
 fn shown_deleted(deleted: &[DeletedSession], undo_ms: u64) -> Value {
     let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| at.to_string());
     let undo_ms = i64::try_from(undo_ms).unwrap_or(i64::MAX);

@@ -296,7 +296,7 @@ async fn carry_out(
         ResourceOp::Resolve { uri, .. } if data_uri::is_data(&uri) => {
             data_uri::read(&uri).map(|content| object(&resolve_result(content_info(uri, &content))))
         }
-        // What the client may reach is the sessions that it sees.
+        // `reaches` has the sessions that the client sees.
         ResourceOp::Read { uri, encoding } if is_kept_content(&uri) => {
             let content = contents::read(contents, &uri, reaches).await;
             content.map(|content| object(&read_result(content, encoding)))

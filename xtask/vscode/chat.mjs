@@ -224,13 +224,18 @@ export class ChatWindow {
     await this.page.locator('.monaco-dialog-box').waitFor({ state: 'detached' });
   }
 
-  /** Runs a command of the command palette. */
+  /** Runs a command of the command palette, once the palette shows it. */
   async command(name) {
     await this.page.keyboard.press('F1');
-    await this.sleep(500);
+    await this.page.locator('.quick-input-widget input:visible').first().waitFor();
     await this.page.keyboard.type(name, { delay: 5 });
-    await this.sleep(900);
-    await this.page.keyboard.press('Enter');
+    const row = this.page.locator('.quick-input-list .monaco-list-row', { hasText: name }).first();
+    try {
+      await row.click({ timeout: 30_000 });
+    } catch (error) {
+      await this.page.keyboard.press('Escape');
+      throw error;
+    }
     await this.sleep(800);
   }
 

@@ -67,6 +67,8 @@ export function permissionSteps(window, stage) {
       await window.decideCommand(removal, 'Skip');
       await window.expectResponse('The guest list is gone');
       if (stage.commandsThatRan().length !== before) throw new Error('the command ran although it was skipped');
+      // The other window works in the same folder and starts without rules.
+      stage.innkeeper('approvals', 'revoke', '--all');
     }],
   ];
 }

@@ -157,6 +157,9 @@ function commonSteps(window, stage) {
       await window.shoot('reloaded');
     }],
     ['restart the host in the middle of a turn', async () => {
+      // A session of its own: after a restart the Agents window shows the first chat of a session and not the fork.
+      await window.newSession('Tour guide');
+      await window.say('good evening', 'You wrote 2 words');
       await window.send('/slow 60');
       await window.until('the turn to run', () => window.isBusy());
       await window.sleep(2000);

@@ -37,7 +37,17 @@ const REFUSALS = [
     reason: 'A fork shows the subagents of the original chat. VS Code looks for them by the name that its own host would give them.',
     is: ({ method, code, params }) => code === -32001 && method === 'subscribe' && /^ahp-chat:\/\/subagent\/[\w-]+\/call-\d+-\d+$/.test(params.channel),
   },
+  {
+    reason: 'The Agents window shows the session that it showed last when it is loaded again, also a session that was deleted.',
+    is: ({ method, code, params }, stage) =>
+      code === -32001 && method === 'subscribe' && stage.wires.agents.removed.some((session) => [session, defaultChat(session)].includes(params.channel)),
+  },
 ];
+
+/** The URI of the first chat of a session, as VS Code computes it. */
+function defaultChat(session) {
+  return `ahp-chat://default/${Buffer.from(session).toString('base64url')}`;
+}
 
 /** The browser's message about a file that the server of a window lacks. */
 const missing = (path) => new RegExp(`^console error: Failed to load resource: the server responded with a status of 404 \\(Not Found\\) http://127\\.0\\.0\\.1:\\d+/${path}$`);
@@ -95,6 +105,14 @@ const ERRORS = [
   {
     reason: 'Seen once, in a run that loaded the Agents window again: a queue of VS Code was gone before its last task.',
     pattern: /^console error: ERR {2}Throttler is disposed: Error: Throttler is disposed\n/,
+  },
+  {
+    reason: 'The Agents window is loaded again while it uses the database of the page.',
+    pattern: /^console error: ERR {2}Failed to execute 'abort' on 'IDBTransaction': The transaction has finished\./,
+  },
+  {
+    reason: 'The Agents window shows the files of another folder while its tree of files still has the focus of the last one.',
+    pattern: /^console error: ERR {2}TreeError \[FileExplorer\] Tree element not found: /,
   },
   {
     reason: 'The Agents window reads the settings of the last folder before it is connected to the host again.',

@@ -15,7 +15,7 @@ export function permissionSteps(window, stage) {
       // For a command VS Code offers Allow and Skip only, whatever options the host sends. So rules come from the shell.
       for (const rule of stage.corpus.remembered.filter((rule) => rule.startsWith('run_command'))) stage.innkeeper('approvals', 'allow', rule);
       await window.pickPermission(levels.ask);
-      await window.until('the level that asks', async () => (await window.permission().innerText()).includes(levels.ask));
+      await window.until('the level that asks', async () => (await window.permission().innerText({ timeout: 2000 })).includes(levels.ask));
       const before = stage.commandsThatRan().length;
       await window.say('please run the tests', 'The tests passed');
       const answer = await window.lastResponse();
@@ -55,13 +55,13 @@ export function permissionSteps(window, stage) {
       await window.pickPermission(levels.allowAll);
       await window.shoot('allow-everything');
       await window.confirmDialog(levels.allowAll, 'Enable');
-      await window.until('the level that allows everything', async () => (await window.permission().innerText()).includes(levels.allowAll));
+      await window.until('the level that allows everything', async () => (await window.permission().innerText({ timeout: 2000 })).includes(levels.allowAll));
       await window.say('please do the removal', 'The guest list is gone');
       if (!(await window.lastResponse()).includes(removal)) throw new Error('the command is not visible');
       if (existsSync(guests)) throw new Error('guests.txt still exists');
       await window.shoot('allowed-everything');
       await window.pickPermission(levels.ask);
-      await window.until('the level that asks', async () => (await window.permission().innerText()).includes(levels.ask));
+      await window.until('the level that asks', async () => (await window.permission().innerText({ timeout: 2000 })).includes(levels.ask));
       const before = stage.commandsThatRan().length;
       await window.send('please do the removal');
       await window.decideCommand(removal, 'Skip');

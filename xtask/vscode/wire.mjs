@@ -7,6 +7,8 @@ import { WebSocket, WebSocketServer } from 'ws';
 export class Wire {
   /** Requests that the host answered with an error, and actions that it rejected. */
   refusals = [];
+  /** Sessions that were deleted. */
+  removed = [];
   /** Actions that the host sent, with the channel of each, in order. */
   actions = [];
   #connections = 0;
@@ -81,6 +83,7 @@ export class Wire {
       const { method = 'request', params = {} } = this.#requests.get(key) ?? {};
       this.refusals.push({ method, params, ...message.error });
     }
+    if (message.method === 'root/sessionRemoved') this.removed.push(message.params.session);
     const { action, channel, rejectionReason } = message.params ?? {};
     if (rejectionReason) this.refusals.push({ action: action?.type, message: rejectionReason });
     else if (action) this.actions.push({ channel, ...action });

@@ -1,6 +1,7 @@
 //! Versions of the file format and their migrations.
 
 mod from_0;
+mod from_2;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
@@ -12,7 +13,7 @@ use innkeeper_core::{Seq, uri};
 pub(crate) const APPLICATION_ID: i32 = 0x494E_4E4B;
 
 /// The version that this program writes.
-pub(crate) const VERSION: i32 = 2;
+pub(crate) const VERSION: i32 = 3;
 
 /// The tables of version 1.
 const TABLES: &str = include_str!("schema/1.sql");
@@ -24,7 +25,7 @@ const DELETED: &str = include_str!("schema/2.sql");
 type Step = fn(&Transaction<'_>) -> Result<(), StoreError>;
 
 /// Migrations: step `n` leads from version `n` to `n + 1`.
-const STEPS: [Step; VERSION as usize] = [from_0::step, from_1];
+const STEPS: [Step; VERSION as usize] = [from_0::step, from_1, from_2::step];
 
 /// Initialises an empty file in one transaction. After a crash the file is empty and is initialised again.
 pub(crate) fn create(conn: &mut Connection, first_seq: Seq) -> Result<(), StoreError> {

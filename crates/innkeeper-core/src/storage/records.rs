@@ -13,10 +13,12 @@ use bytes::Bytes;
 
 pub(crate) mod document;
 mod imported;
+mod leftover;
 mod restore;
 mod upgrade;
 
 pub use imported::{approvals_in_action, mark_imported, without_import_mark};
+pub use leftover::leftover_as_draft;
 pub(crate) use restore::{RestoredChat, restore_root, restore_switches};
 pub use restore::{RestoredSession, restore};
 pub use upgrade::upgraded_turns;

@@ -10,6 +10,7 @@ mod creations;
 mod damage;
 mod data_dir;
 mod deletion;
+mod earlier_versions;
 mod full_disk;
 mod idle;
 mod kills;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use innkeeper_core::request::{CreateSession, Initialize, Subscribe};
 use innkeeper_core::{
-    AgentEvent, ChannelId, ClientId, Command, ConnId, CoreConfig, Dispatch, Effect, HostCore, Input, Now, Principal,
-    RequestId, Seq, TurnEnd, TurnKey, decode::decode_action,
+    AgentCommand, AgentEvent, ChannelId, ClientId, Command, ConnId, CoreConfig, Dispatch, Effect, HostCore, Input, Now,
+    Principal, RequestId, Seq, TurnEnd, TurnKey, decode::decode_action,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -170,7 +170,7 @@ impl BenchHost {
             ..CreateSession::default()
         })));
         let opened = host.effects.iter().find_map(|effect| match effect {
-            Effect::OpenChat(open) => Some(open.chat),
+            Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
             _ => None,
         });
         let chat = opened.expect("invariant: a created session is opened");
@@ -219,7 +219,7 @@ impl BenchHost {
             dispatch: Box::new(dispatch),
         });
         let started = self.effects.iter().find_map(|effect| match effect {
-            Effect::StartTurn { turn, .. } => Some(*turn),
+            Effect::Agent(AgentCommand::StartTurn { turn, .. }) => Some(*turn),
             _ => None,
         });
         self.turn = started.expect("invariant: a valid turn starts");

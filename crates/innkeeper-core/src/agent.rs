@@ -63,7 +63,7 @@ pub enum AgentEvent {
     Withdraw(String),
     /// The agent is ready to hear a steering message; answered with [`Reply::Steering`] (PEND-04).
     TakeSteering,
-    /// A tool call starts a subagent in a chat of its own; answered with `Effect::StartSubagent` or
+    /// A tool call starts a subagent in a chat of its own; answered with `AgentCommand::StartSubagent` or
     /// with [`Reply::NotSpawned`] (CHT-12).
     Spawn(Box<Spawn>),
     /// Nothing to show, but the agent is alive; keeps the watchdog quiet.

@@ -17,7 +17,7 @@ use crate::agent::AgentProfile;
 use crate::chat::model::ChatModel;
 use crate::clients::client::Negotiated;
 use crate::config::CoreConfig;
-use crate::effect::Effect;
+use crate::effect::{Delivery, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::input::Input;
 use crate::mcp::KeptToken;
@@ -208,8 +208,13 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// Appends an effect. Effects are performed in the order in which they are appended.
+    pub(crate) fn emit(&mut self, effect: impl Into<Effect>) {
+        self.effects.push(effect.into());
+    }
+
     pub(crate) fn send(&mut self, to: ConnId, message: Outgoing) {
-        self.effects.push(Effect::Send { to, message });
+        self.emit(Delivery::Send { to, message });
     }
 
     pub(crate) fn answer(&mut self, to: ConnId, id: &RequestId, result: Result<serde_json::Value, RpcError>) {

@@ -122,7 +122,7 @@ pub enum Input {
         change: BackgroundChange,
     },
     /// An agent puts a system prompt together, and wants to know who rewrites it; answered with
-    /// [`crate::Effect::RenderPrompt`] (SMT-05).
+    /// [`crate::effect::AgentCommand::TransformPrompt`] (SMT-05).
     RenderPrompt {
         /// The chat.
         chat: ChannelId,
@@ -133,7 +133,7 @@ pub enum Input {
         /// The ids of the sections there are.
         sections: Vec<String>,
     },
-    /// Turns that [`crate::Effect::LoadTurns`] asked for were read, or could not be.
+    /// Turns that [`crate::effect::JournalCommand::LoadTurns`] asked for were read, or could not be.
     TurnsLoaded {
         /// The chat.
         chat: ChannelId,
@@ -142,7 +142,7 @@ pub enum Input {
         /// The turns, or why they cannot be read.
         outcome: Result<Vec<Turn>, String>,
     },
-    /// A watch that [`crate::Effect::OpenWatch`] asked for was set up, or could not be.
+    /// A watch that [`crate::effect::ResourceCommand::OpenWatch`] asked for was set up, or could not be.
     WatchOpened {
         /// The connection that asked.
         conn: ConnId,
@@ -192,12 +192,12 @@ pub enum Input {
     RepositorySeen {
         /// The session.
         session: ChannelId,
-        /// The directory, as [`crate::Effect::FollowRepository`] named it.
+        /// The directory, as [`crate::effect::RepositoryCommand::Follow`] named it.
         directory: String,
         /// The repository's state; `None` if there is no repository.
         state: Option<Box<RepositoryState>>,
     },
-    /// Something became of an MCP server that [`crate::Effect::WantMcpServers`] asked for.
+    /// Something became of an MCP server that [`crate::effect::McpCommand::SetDesiredServers`] asked for.
     McpServer {
         /// The session.
         session: ChannelId,

@@ -1,7 +1,7 @@
 //! MCP servers of sessions (MCP): which of them should run, what clients see of them, and what clients may send them.
 //!
 //! The core never talks to a server. It says which servers a session wants
-//! ([`Effect::WantMcpServers`](crate::Effect::WantMcpServers)), gets a report about each
+//! ([`McpCommand::SetDesiredServers`](crate::effect::McpCommand::SetDesiredServers)), gets a report about each
 //! ([`Input::McpServer`](crate::Input::McpServer)), and publishes it:
 //! - `desired` compares the servers that should run with those that do, after every input that may have changed it;
 //! - `status` publishes the reports of servers;

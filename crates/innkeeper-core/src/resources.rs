@@ -20,7 +20,7 @@ pub use watches::{ChangeKind, ResourceChange, WatchSpec};
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::{McpCommand, ResourceCommand};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::RpcError;
 use crate::protocol::method_scopes::scope_of;
@@ -229,7 +229,7 @@ impl Host {
         };
         if of_mcp_server && self.config.serves_mcp {
             let (sessions, id) = (self.sessions_seen(conn), id.clone());
-            return cx.effects.push(Effect::McpResource { conn, id, op, sessions });
+            return cx.emit(McpCommand::ReadResource { conn, id, op, sessions });
         }
         let kept = match &*op {
             ResourceOp::Keep(keep) => Some(self.check_keep(keep)),
@@ -237,7 +237,7 @@ impl Host {
         };
         if let Some(outcome) = kept {
             return match outcome {
-                Ok(reaches) => cx.effects.push(Effect::Resource {
+                Ok(reaches) => cx.emit(ResourceCommand::Perform {
                     conn,
                     id: id.clone(),
                     op,
@@ -260,7 +260,7 @@ impl Host {
             // What is shown is not thereby somebody's to change.
             Scope::Drive | Scope::Admin => VisibleSessions::default(),
         };
-        cx.effects.push(Effect::Resource {
+        cx.emit(ResourceCommand::Perform {
             conn,
             id: id.clone(),
             op,

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::Delivery;
 use crate::ids::ConnId;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::RequestId;
@@ -145,7 +145,7 @@ impl Host {
                 continue;
             };
             for (uri, stream) in streams {
-                cx.effects.push(Effect::ExportLogs {
+                cx.emit(Delivery::ExportLogs {
                     to: stream.to.as_slice().into(),
                     message: otlp::notification(uri, &payload),
                 });

@@ -6,8 +6,8 @@ use ahp_types::state::ChatState;
 use allocation_counter::measure;
 use innkeeper_core::request::{CreateSession, Initialize};
 use innkeeper_core::{
-    AgentEvent, ClientId, Command, ConnId, CoreConfig, Dispatch, Effect, HostCore, Input, Now, Principal, RequestId,
-    Seq, decode::decode_action, uri,
+    AgentCommand, AgentEvent, ClientId, Command, ConnId, CoreConfig, Dispatch, Effect, HostCore, Input, Now, Principal,
+    RequestId, Seq, decode::decode_action, uri,
 };
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn core_allocations(parts: usize) -> u64 {
     };
     core.handle(NOW, request(Command::CreateSession(Box::new(create))), &mut effects);
     let opened = effects.iter().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.chat),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
         _ => None,
     });
     let chat = opened.expect("a session is opened");
@@ -83,7 +83,7 @@ fn core_allocations(parts: usize) -> u64 {
         &mut effects,
     );
     let turn = effects.iter().find_map(|effect| match effect {
-        Effect::StartTurn { turn, .. } => Some(*turn),
+        Effect::Agent(AgentCommand::StartTurn { turn, .. }) => Some(*turn),
         _ => None,
     });
     let turn = turn.expect("the turn starts");

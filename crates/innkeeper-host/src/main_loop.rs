@@ -6,7 +6,7 @@
 //! failure. `handles.rs` is how the parts reach the loop.
 
 pub(crate) mod agents;
-mod connections;
+pub(crate) mod connections;
 pub(crate) mod durability;
 pub(crate) mod handles;
 pub(crate) mod message;

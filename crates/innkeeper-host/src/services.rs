@@ -13,7 +13,7 @@ pub mod repositories;
 pub mod resources;
 pub mod telemetry;
 
-use completions::effects::Lookups;
+use completions::effects::CompletionRequests;
 use contents::effects::ContentStore;
 use customizations::effects::FollowedCustomizations;
 use journal::effects::JournalRequests;
@@ -25,7 +25,7 @@ use telemetry::effects::Logs;
 /// The services of one host, each with its own state. Each performs the effects that concern it.
 pub(crate) struct Services {
     pub(crate) journal: JournalRequests,
-    pub(crate) lookups: Lookups,
+    pub(crate) completions: CompletionRequests,
     pub(crate) resources: ResourceRequests,
     pub(crate) contents: ContentStore,
     pub(crate) customizations: FollowedCustomizations,

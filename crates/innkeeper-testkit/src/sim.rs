@@ -28,7 +28,8 @@ use bytes::Bytes;
 use innkeeper_core::frame::encode_result;
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
-    AgentProfile, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId, Seq,
+    AgentCommand, AgentProfile, ConnId, CoreConfig, Delivery, Effect, HostCore, Input, McpCommand, Now, Outgoing,
+    Principal, Publication, RequestId, Seq,
 };
 
 use self::agent::Agent;
@@ -270,71 +271,111 @@ impl Sim {
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
-        if let Effect::OpenChat(open) = &effect
+        match effect {
+            Effect::Publish(publication) => self.publish(publication),
+            Effect::Deliver(delivery) => self.deliver(delivery),
+            Effect::Agent(command) => self.perform_agent(&command),
+            Effect::Journal(command) => self.ask_store(command),
+            Effect::Customizations(command) => self.customizations.perform(&command),
+            Effect::Mcp(command) => self.perform_mcp(command),
+            // Records are persisted already, and the simulator has no files.
+            Effect::Persist(_)
+            | Effect::Blobs(_)
+            | Effect::Completions(_)
+            | Effect::Repositories(_)
+            | Effect::Resources(_) => Ok(()),
+        }
+    }
+
+    fn perform_agent(&mut self, command: &AgentCommand) -> Result<(), Violation> {
+        if let AgentCommand::OpenChat(open) = command
             && self.agent.chats().any(|(chat, _)| chat == open.chat)
         {
             self.count("chats opened again");
         }
-        let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
-        let stored = self.stored_turns(&effect)?;
-        self.agent.perform(&effect, self.now.mono_ms, silence, stored)?;
-        self.customizations.perform(&effect)?;
-        self.servers.perform(&effect)?;
-        match &effect {
-            Effect::StartTurn { chat, start, .. } => {
+        let silence = self.is_for_silence(command).then_some(self.silence_limit_ms);
+        let stored = self.stored_turns(command)?;
+        self.agent.perform(command, self.now.mono_ms, silence, stored)?;
+        match command {
+            AgentCommand::StartTurn { chat, start, .. } => {
                 self.check_off(start)?;
                 self.check_not_run(*chat, start)?;
                 self.count("turns started");
             }
-            Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
-            Effect::CancelTurn { .. } => self.count("turns cancelled"),
-            Effect::Reply { .. } => self.count("replies"),
-            Effect::StartSubagent(_) => self.count("subagents"),
-            _ => {}
+            AgentCommand::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
+            AgentCommand::CancelTurn { .. } => self.count("turns cancelled"),
+            AgentCommand::Reply { .. } => self.count("replies"),
+            AgentCommand::StartSubagent(_) => self.count("subagents"),
+            AgentCommand::OpenChat(_)
+            | AgentCommand::CloseChat { .. }
+            | AgentCommand::TransformPrompt { .. }
+            | AgentCommand::ListTools { .. }
+            | AgentCommand::ResolveAppRequest { .. } => {}
         }
-        match effect {
-            Effect::Publish { to, frame, author, .. } => {
-                if author.is_some() {
-                    self.note_toggle(&frame);
-                }
-                if frame.seq <= self.last_published {
-                    return Err(Violation::new(format!(
-                        "{} is published after {}",
-                        frame.seq, self.last_published
-                    )));
-                }
-                self.last_published = frame.seq;
-                self.mutator.appended(&frame);
-                let merges = |latency: u32| latency > 0;
-                // Those who show MCP Apps may get something else (MCP-14).
-                let is_one_for_all = !frame.is_shown_differently();
-                for mcp_apps in [true, false] {
-                    let meant = to
-                        .iter()
-                        .filter(|subscriber| subscriber.dialect.mcp_apps == mcp_apps || is_one_for_all);
-                    let meant: Vec<_> = meant.filter(|_| mcp_apps || !is_one_for_all).collect();
-                    let Some(first) = meant.first() else {
-                        continue;
-                    };
-                    let shown = match !mcp_apps && self.mutator.shows_apps(&frame) {
-                        true => &frame,
-                        false => frame.shown_to(first),
-                    };
-                    let frame = Arc::clone(shown);
-                    let audience: Vec<(ConnId, bool)> = meant
-                        .iter()
-                        .map(|subscriber| (subscriber.conn, merges(subscriber.max_latency_ms)))
-                        .collect();
-                    self.mutator.publish(&mut self.conns, &audience, &frame);
-                }
-            }
-            Effect::Notify { to, message } => {
+        Ok(())
+    }
+
+    fn perform_mcp(&mut self, command: McpCommand) -> Result<(), Violation> {
+        self.servers.perform(&command)?;
+        if let McpCommand::SetToken {
+            answer: Some((conn, id)),
+            ..
+        } = command
+        {
+            // It is persisted at once.
+            let answer = Outgoing::Text(encode_result(&id, &serde_json::json!({})));
+            self.mutator.send(&mut self.conns, conn, answer);
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, publication: Publication) -> Result<(), Violation> {
+        let Publication { to, frame, author, .. } = publication;
+        if author.is_some() {
+            self.note_toggle(&frame);
+        }
+        if frame.seq <= self.last_published {
+            return Err(Violation::new(format!(
+                "{} is published after {}",
+                frame.seq, self.last_published
+            )));
+        }
+        self.last_published = frame.seq;
+        self.mutator.appended(&frame);
+        let merges = |latency: u32| latency > 0;
+        // Those who show MCP Apps may get something else (MCP-14).
+        let is_one_for_all = !frame.is_shown_differently();
+        for mcp_apps in [true, false] {
+            let meant = to
+                .iter()
+                .filter(|subscriber| subscriber.dialect.mcp_apps == mcp_apps || is_one_for_all);
+            let meant: Vec<_> = meant.filter(|_| mcp_apps || !is_one_for_all).collect();
+            let Some(first) = meant.first() else {
+                continue;
+            };
+            let shown = match !mcp_apps && self.mutator.shows_apps(&frame) {
+                true => &frame,
+                false => frame.shown_to(first),
+            };
+            let frame = Arc::clone(shown);
+            let audience: Vec<(ConnId, bool)> = meant
+                .iter()
+                .map(|subscriber| (subscriber.conn, merges(subscriber.max_latency_ms)))
+                .collect();
+            self.mutator.publish(&mut self.conns, &audience, &frame);
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Violation> {
+        match delivery {
+            Delivery::Notify { to, message } => {
                 let audience: Vec<ConnId> = to.iter().map(|subscriber| subscriber.conn).collect();
                 self.mutator.notify(&mut self.conns, &audience, &message);
             }
             // The simulator does not log.
-            Effect::ExportLogs { .. } => {}
-            Effect::Send { to, message } => {
+            Delivery::ExportLogs { .. } => {}
+            Delivery::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {
                     self.probe_answer = Some(message.into_wire().to_bytes().expect("everything is in memory"));
                     return Ok(());
@@ -347,51 +388,11 @@ impl Sim {
                 }
                 self.mutator.send(&mut self.conns, to, message);
             }
-            Effect::McpToken {
-                answer: Some((conn, id)),
-                ..
-            } => {
-                // It is kept at once.
-                let answer = Outgoing::Text(encode_result(&id, &serde_json::json!({})));
-                self.mutator.send(&mut self.conns, conn, answer);
-            }
-            Effect::Close { conn, .. } => {
+            Delivery::Close { conn, .. } => {
                 // The queue is written first, then the transport ends.
                 self.read(conn, usize::MAX)?;
                 self.cut(conn)?;
             }
-            Effect::Load { .. } | Effect::LoadTurns { .. } | Effect::List { .. } => self.ask_store(effect)?,
-            Effect::OpenChat(_)
-            | Effect::Reply { .. }
-            | Effect::StartSubagent(_)
-            | Effect::Keep(_)
-            | Effect::Import { .. }
-            | Effect::ListDeleted { .. }
-            | Effect::UndoDeletion { .. }
-            | Effect::PurgeDeleted { .. }
-            | Effect::LookUp { .. }
-            | Effect::Resource { .. }
-            | Effect::McpResource { .. }
-            | Effect::OpenWatch { .. }
-            | Effect::CloseWatch { .. }
-            | Effect::FollowCustomizations { .. }
-            | Effect::ForgetCustomizations { .. }
-            | Effect::FollowRepository { .. }
-            | Effect::LookAtRepositoryAgain { .. }
-            | Effect::ForgetRepository { .. }
-            | Effect::WantMcpServers { .. }
-            | Effect::ForgetMcpServers { .. }
-            | Effect::McpToken { .. }
-            | Effect::AskMcpServer { .. }
-            | Effect::AppTurn { .. }
-            | Effect::SessionGone { .. }
-            | Effect::ChatsMoved(_)
-            | Effect::TellMcpServer { .. }
-            | Effect::RenderPrompt { .. }
-            | Effect::StartTurn { .. }
-            | Effect::CancelTurn { .. }
-            | Effect::ListTools { .. }
-            | Effect::CloseChat { .. } => {}
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host};
-use crate::effect::{Effect, PromptPlan, Transformer};
+use crate::effect::{AgentCommand, PromptPlan, Transformer};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::session::Session;
 
@@ -21,7 +21,7 @@ impl Host {
         present: &[String],
     ) {
         let plan = Box::new(self.prompt_plan(chat, turn, present).unwrap_or_default());
-        cx.effects.push(Effect::RenderPrompt { id, plan });
+        cx.emit(AgentCommand::TransformPrompt { id, plan });
     }
 
     fn prompt_plan(&self, chat_id: ChannelId, turn: Option<TurnKey>, present: &[String]) -> Option<PromptPlan> {

@@ -8,7 +8,7 @@ use ahp_types::state::{AgentInfo, ToolDefinition};
 use crate::agent::{AgentProfile, Failure, ToolInfo};
 use crate::chat::tool_call::wire::definition;
 use crate::core::{Cx, Host, ROOT, Timer, never};
-use crate::effect::Effect;
+use crate::effect::AgentCommand;
 use crate::ids::ChannelId;
 use crate::protocol::dialect::extension::Catalogue;
 use crate::protocol::error::{RpcError, code};
@@ -147,7 +147,7 @@ impl Host {
         if self.config.lists_tools {
             let provider = agent.info.provider.clone();
             if !self.storage.mode().is_read_only() {
-                cx.effects.push(Effect::ListTools {
+                cx.emit(AgentCommand::ListTools {
                     session: session_id,
                     provider,
                 });

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::UNTITLED_CHAT;
 use crate::core::{Cx, Host};
 use crate::customization::{CustomizationState, without_clients};
-use crate::effect::{ChatsMoved, Effect, MovedChat};
+use crate::effect::{BlobCommand, ChatsMoved, MovedChat};
 use crate::ids::ChannelId;
 use crate::mcp::at_rest;
 use crate::protocol::action_table::ChannelKind;
@@ -255,8 +255,7 @@ impl Host {
             })
         };
         let chats = subtree.iter().filter_map(moved).collect();
-        cx.effects
-            .push(Effect::ChatsMoved(Box::new(ChatsMoved { from, to, chats })));
+        cx.emit(BlobCommand::CopyForMovedChats(Box::new(ChatsMoved { from, to, chats })));
     }
 
     /// Gives chats of a session their place in its catalogue: after another one, or first. The order

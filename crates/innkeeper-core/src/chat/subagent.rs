@@ -11,7 +11,7 @@ use crate::chat::chats::Chat;
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::AgentCommand;
 use crate::ids::{ChannelId, TurnKey};
 use crate::protocol::uri;
 use crate::session::create::new_chat;
@@ -122,7 +122,7 @@ impl Host {
         if spawn.detached {
             self.list_subagent(cx, parent_id, &spawn.call, &title, &subagent_uri);
         }
-        cx.effects.push(Effect::StartSubagent(Box::new(Subagent {
+        cx.emit(AgentCommand::StartSubagent(Box::new(Subagent {
             parent,
             call: spawn.call,
             chat: chat_id,

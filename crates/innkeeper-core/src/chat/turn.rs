@@ -21,7 +21,7 @@ use crate::chat::title::title_in;
 use crate::core::{Cx, Host, never};
 use crate::customization::switched_off;
 use crate::dispatch::elapsed;
-use crate::effect::{Effect, TurnStart};
+use crate::effect::{AgentCommand, TurnStart};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::mcp::app_request;
 use crate::protocol::frame::AppendHead;
@@ -70,7 +70,7 @@ impl Host {
         if start.app_request.is_none() && self.hold_for_servers(cx, chat_id, resume && !unheard) {
             return;
         }
-        cx.effects.push(Effect::StartTurn {
+        cx.emit(AgentCommand::StartTurn {
             chat: chat_id,
             turn: key,
             start: Box::new(start),
@@ -136,7 +136,7 @@ impl Host {
         if let Some(run) = self.chats.get_mut(&chat_id).and_then(|chat| chat.run.take()) {
             match run.held {
                 Some(held) => self.note_unheard(chat_id, held),
-                None => cx.effects.push(Effect::CancelTurn {
+                None => cx.emit(AgentCommand::CancelTurn {
                     chat: chat_id,
                     turn: run.key,
                 }),
@@ -318,7 +318,7 @@ impl Host {
             return;
         };
         run.heard_ms = cx.now.mono_ms;
-        cx.effects.push(Effect::Reply {
+        cx.emit(AgentCommand::Reply {
             chat,
             turn,
             reply: Box::new(reply),
@@ -417,7 +417,7 @@ impl Host {
         self.fail_run(cx, chat_id, failure, false);
         match held {
             Some(held) => self.note_unheard(chat_id, held),
-            None => cx.effects.push(Effect::CancelTurn { chat: chat_id, turn }),
+            None => cx.emit(AgentCommand::CancelTurn { chat: chat_id, turn }),
         }
     }
 

@@ -11,7 +11,7 @@ use ahp_types::state::ProtectedResourceMetadata;
 use crate::agent::{AgentProfile, Credential, Failure, Secret};
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host, ROOT, never};
-use crate::effect::Effect;
+use crate::effect::Delivery;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::{Outgoing, encode_notification};
@@ -167,7 +167,7 @@ impl Host {
             let to = session.audience_of(version);
             if !to.is_empty() {
                 let message = message.clone();
-                cx.effects.push(Effect::Notify { to, message });
+                cx.emit(Delivery::Notify { to, message });
             }
         }
         if let Some(author) = author.filter(|author| !self.client_listens(author, session_id)) {

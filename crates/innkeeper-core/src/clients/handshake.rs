@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
 use crate::core::{Cx, Host, Timer};
-use crate::effect::{CloseReason, Effect};
+use crate::effect::{CloseReason, Delivery};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::{RpcError, code};
@@ -26,7 +26,7 @@ impl Host {
                     id,
                     Err(RpcError::unsupported_version(&initialize.protocol_versions)),
                 );
-                cx.effects.push(Effect::Close {
+                cx.emit(Delivery::Close {
                     conn,
                     reason: CloseReason::UnsupportedVersion,
                 });

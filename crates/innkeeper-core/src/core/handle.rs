@@ -2,7 +2,7 @@
 
 use crate::clients::client::Phase;
 use crate::core::{Cx, Host, Timer};
-use crate::effect::Effect;
+use crate::effect::{Effect, JournalCommand};
 use crate::ids::ConnId;
 use crate::input::{ClientInput, Input};
 use crate::protocol::error::RpcError;
@@ -216,7 +216,7 @@ impl Host {
             }
             Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
             Command::ImportSession { text } => self.import_session(cx, conn, id, text),
-            Command::ListDeletedSessions => cx.effects.push(Effect::ListDeleted { conn, id: id.clone() }),
+            Command::ListDeletedSessions => cx.emit(JournalCommand::ListDeleted { conn, id: id.clone() }),
             Command::RestoreSession { uri } => self.undo_deletion(cx, conn, id, uri),
             Command::DisposeSession {
                 channel,

@@ -11,7 +11,7 @@ use ahp_types::state::{
 use super::entry::{child_id, children_of, client_of, id_of};
 use super::{ClientPlugin, Wanted, switched_off};
 use crate::core::{Cx, Host, never};
-use crate::effect::Effect;
+use crate::effect::CustomizationCommand;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::uri;
 use crate::session::Session;
@@ -41,7 +41,7 @@ impl Host {
             return;
         }
         session.customizing.wanted = Some(wanted.clone());
-        cx.effects.push(Effect::FollowCustomizations {
+        cx.emit(CustomizationCommand::Follow {
             session: session_id,
             wanted,
         });
@@ -60,7 +60,7 @@ impl Host {
     /// Nobody looks for what a session brings along any more.
     pub(crate) fn forget_customizations(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
         if session.customizing.wanted.is_some() {
-            cx.effects.push(Effect::ForgetCustomizations {
+            cx.emit(CustomizationCommand::Unfollow {
                 session: session_id,
                 switched_off: switched_off(session),
             });

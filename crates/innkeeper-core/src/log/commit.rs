@@ -6,7 +6,7 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session
 use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, Host, ROOT, never};
-use crate::effect::{CloseReason, Effect};
+use crate::effect::{CloseReason, Delivery, Publication};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
@@ -93,7 +93,7 @@ impl Host {
     pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
         if self.log.is_exhausted() {
             let (conn, reason) = (author.conn, CloseReason::NoNumbers);
-            return cx.effects.push(Effect::Close { conn, reason });
+            return cx.emit(Delivery::Close { conn, reason });
         }
         let seq = self.log.next_seq();
         if let Some(entry) = self.channels.get(channel) {
@@ -170,7 +170,7 @@ impl Host {
         let frame = Arc::new(frame);
         self.log.replay.push(channel, cx.now.mono_ms, &frame);
         let bytes = frame.added_bytes();
-        cx.effects.push(Effect::Publish {
+        cx.emit(Publication {
             channel,
             uri: Arc::clone(&entry.uri),
             to: entry.audience(frame.since),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::wire;
 use super::{ServerList, ToServer};
 use crate::core::{Cx, Host};
-use crate::effect::{Effect, Subscriber};
+use crate::effect::{Delivery, McpCommand, Subscriber};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
@@ -80,11 +80,11 @@ impl Host {
     /// Hands a request on to its server, whose answer goes to whoever asked.
     pub(crate) fn ask_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: McpRequest) {
         match self.let_through(conn, request) {
-            Ok((session, what)) => cx.effects.push(Effect::AskMcpServer {
+            Ok((session, message)) => cx.emit(McpCommand::Request {
                 conn,
                 id: id.clone(),
                 session,
-                what: Box::new(what),
+                message: Box::new(message),
             }),
             Err(error) => cx.answer(conn, id, Err(error)),
         }
@@ -94,9 +94,9 @@ impl Host {
     pub(crate) fn tell_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, request: McpRequest) {
         let scope = self.conns.get(&conn).map(|conn| conn.principal.scope);
         let may = scope.is_some_and(|scope| scope >= scope_of(request.method.name));
-        if let (true, Ok((session, what))) = (may, self.let_through(conn, request)) {
-            let what = Box::new(what);
-            cx.effects.push(Effect::TellMcpServer { session, what });
+        if let (true, Ok((session, message))) = (may, self.let_through(conn, request)) {
+            let message = Box::new(message);
+            cx.emit(McpCommand::Notify { session, message });
         }
     }
 
@@ -218,7 +218,7 @@ impl Host {
         let to: Vec<Subscriber> = to.copied().collect();
         if !to.is_empty() {
             params.insert("channel".to_owned(), Value::String(channel.clone()));
-            cx.effects.push(Effect::Notify {
+            cx.emit(Delivery::Notify {
                 to: to.into(),
                 message: encode_notification(method, &params),
             });

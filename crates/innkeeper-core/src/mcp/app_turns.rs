@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::wire;
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::AgentCommand;
 use crate::ids::{ChannelId, ClientId, TurnKey};
 
 /// The key of `_meta` under which the message of such a turn names its request.
@@ -20,7 +20,7 @@ const REQUEST: &str = "innkeeper.appRequest";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppTurn {
     /// It is asked in a turn that runs already. A turn of its own arrives as
-    /// [`Effect::StartTurn`](crate::Effect::StartTurn).
+    /// [`AgentCommand::StartTurn`](crate::effect::AgentCommand::StartTurn).
     Joins {
         /// The chat.
         chat: ChannelId,
@@ -58,7 +58,7 @@ impl Host {
             }
             Err(why) => AppTurn::Refused(why.to_owned()),
         };
-        cx.effects.push(Effect::AppTurn { request, outcome });
+        cx.emit(AgentCommand::ResolveAppRequest { request, outcome });
     }
 
     fn turn_for_app(&self, session_id: ChannelId, server: &str) -> Result<Turn, &'static str> {

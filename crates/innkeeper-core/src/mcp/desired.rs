@@ -15,7 +15,7 @@ use super::{WantedServer, WantedServers};
 use crate::agent::Failure;
 use crate::core::{Cx, Host, Timer, never};
 use crate::customization::switched_off;
-use crate::effect::Effect;
+use crate::effect::McpCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
 
@@ -177,7 +177,7 @@ impl Host {
         if !is_known {
             let wanted = Box::new(wanted);
             session.mcp.asked = Some(wanted.clone());
-            cx.effects.push(Effect::WantMcpServers {
+            cx.emit(McpCommand::SetDesiredServers {
                 session: session_id,
                 wanted,
             });
@@ -202,7 +202,7 @@ impl Host {
     /// The session is gone, or leaves memory.
     pub(crate) fn forget_servers(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
         if session.mcp.asked.is_some() {
-            cx.effects.push(Effect::ForgetMcpServers { session: session_id });
+            cx.emit(McpCommand::ReleaseServers { session: session_id });
         }
     }
 

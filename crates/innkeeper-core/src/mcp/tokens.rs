@@ -24,7 +24,7 @@ use super::{KeptToken, Mcp, ServerToken, TokenChange};
 use crate::clients::access::Scope;
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host, Timer, never};
-use crate::effect::Effect;
+use crate::effect::McpCommand;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::RequestId;
@@ -196,7 +196,7 @@ impl Host {
             scopes: token.scopes.clone().unwrap_or_default(),
         };
         self.remember_server_token(resource, given);
-        cx.effects.push(Effect::McpToken {
+        cx.emit(McpCommand::SetToken {
             resource: resource.to_owned(),
             change: TokenChange::Given(Box::new(token)),
             answer: Some((answer.0, answer.1.clone())),
@@ -216,7 +216,7 @@ impl Host {
         let is_taken = self.forget_server_token(resource).is_some();
         if is_taken {
             self.hide_token(cx, resource);
-            cx.effects.push(Effect::McpToken {
+            cx.emit(McpCommand::SetToken {
                 resource: resource.to_owned(),
                 change: TokenChange::TakenBack,
                 answer: answer.map(|(conn, id)| (conn, id.clone())),
@@ -233,7 +233,7 @@ impl Host {
         };
         self.hide_token(cx, resource);
         let is_nobodys = !self.config.keeps_mcp_tokens && !self.clients.contains_key(&given.by);
-        cx.effects.push(Effect::McpToken {
+        cx.emit(McpCommand::SetToken {
             resource: resource.to_owned(),
             change: match is_nobodys {
                 true => TokenChange::TakenBack,

@@ -8,7 +8,7 @@ use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use super::wire;
 use crate::core::{Cx, Host, never};
-use crate::effect::Effect;
+use crate::effect::AgentCommand;
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
 
@@ -76,7 +76,7 @@ impl Host {
         let turn = run.key;
         let author: Option<ClientId> = run.author.clone();
         if let Some(start) = self.turn_start(cx, chat_id, held.resume, author.as_ref()) {
-            cx.effects.push(Effect::StartTurn {
+            cx.emit(AgentCommand::StartTurn {
                 chat: chat_id,
                 turn,
                 start: Box::new(start),

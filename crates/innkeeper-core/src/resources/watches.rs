@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host, Timer};
-use crate::effect::Effect;
+use crate::effect::ResourceCommand;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::error::{RpcError, code};
@@ -116,7 +116,7 @@ impl Host {
         let watch = self.watches.next;
         self.watches.next += 1;
         self.watches.opening.push((watch, conn));
-        cx.effects.push(Effect::OpenWatch {
+        cx.emit(ResourceCommand::OpenWatch {
             conn,
             id: id.clone(),
             watch,
@@ -170,7 +170,7 @@ impl Host {
         };
         let Some((owner, _, _)) = self.who(conn) else {
             // Nobody is left who could subscribe.
-            return cx.effects.push(Effect::CloseWatch { watch: number });
+            return cx.emit(ResourceCommand::CloseWatch { watch: number });
         };
         // Numbers never come back, also not in another life of the host.
         let uri = format!("ahp-resource-watch:/{}-{number}", self.log.seq().0);
@@ -344,7 +344,7 @@ impl Host {
     fn release_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         if let Some(watch) = self.watches.by_channel.remove(&channel) {
             self.remove_channel(channel);
-            cx.effects.push(Effect::CloseWatch { watch: watch.number });
+            cx.emit(ResourceCommand::CloseWatch { watch: watch.number });
         }
     }
 }

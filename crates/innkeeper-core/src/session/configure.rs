@@ -13,7 +13,7 @@ use crate::clients::access::Scope;
 use crate::config::CoreConfig;
 use crate::core::{Cx, Host};
 use crate::customization::switched_off;
-use crate::effect::{Effect, LookUp};
+use crate::effect::{CompletionQuery, CompletionRequest};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::RpcError;
 use crate::protocol::frame::{Outgoing, encode_error, encode_result};
@@ -223,10 +223,10 @@ impl Host {
                 if query.is_empty() && !seed.is_empty() {
                     matching(&seed, "")
                 } else {
-                    return cx.effects.push(Effect::LookUp {
+                    return cx.emit(CompletionRequest {
                         conn,
                         id: id.clone(),
-                        what: Box::new(LookUp::SettingValues {
+                        query: Box::new(CompletionQuery::SettingValue {
                             provider,
                             property,
                             query,
@@ -253,14 +253,14 @@ impl Host {
     /// `completions`: what fits at a place in a message (CMP-01).
     pub(crate) fn completions(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: Completions) {
         match self.check_completions(request) {
-            Ok(Some(what)) => {
-                if let LookUp::Completions { session, .. } = &what {
+            Ok(Some(query)) => {
+                if let CompletionQuery::Message { session, .. } = &query {
                     self.follow_customizations(cx, *session);
                 }
-                cx.effects.push(Effect::LookUp {
+                cx.emit(CompletionRequest {
                     conn,
                     id: id.clone(),
-                    what: Box::new(what),
+                    query: Box::new(query),
                 });
             }
             Ok(None) => cx.answer(conn, id, Ok(json!({ "items": [] }))),
@@ -268,7 +268,7 @@ impl Host {
         }
     }
 
-    fn check_completions(&self, request: Completions) -> Result<Option<LookUp>, RpcError> {
+    fn check_completions(&self, request: Completions) -> Result<Option<CompletionQuery>, RpcError> {
         let Completions {
             channel,
             kind,
@@ -294,7 +294,7 @@ impl Host {
             return Ok(None);
         }
         let agent = self.agent_of(session);
-        Ok(Some(LookUp::Completions {
+        Ok(Some(CompletionQuery::Message {
             provider: session.state.provider.clone(),
             chat_uri: Arc::clone(&entry.uri),
             working_directories: directories_of(session, chat),

@@ -13,7 +13,7 @@ use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
 use crate::core::{Cx, Host, ROOT, never};
-use crate::effect::{Effect, OpenChat};
+use crate::effect::{AgentCommand, Delivery, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::dialect::ProtocolVersion;
@@ -194,7 +194,7 @@ impl Host {
         let Some(session) = self.sessions.get(&chat.session) else {
             return never!("the session is in memory");
         };
-        cx.effects.push(Effect::OpenChat(Box::new(OpenChat {
+        cx.emit(AgentCommand::OpenChat(Box::new(OpenChat {
             chat: chat_id,
             provider: session.state.provider.clone(),
             session_uri: Arc::clone(&session.uri),
@@ -293,12 +293,12 @@ impl Host {
         if let Some(chat) = self.chats.remove(&chat_id)
             && let Some(run) = chat.run.filter(|run| run.held.is_none())
         {
-            cx.effects.push(Effect::CancelTurn {
+            cx.emit(AgentCommand::CancelTurn {
                 chat: chat_id,
                 turn: run.key,
             });
         }
-        cx.effects.push(Effect::CloseChat { chat: chat_id });
+        cx.emit(AgentCommand::CloseChat { chat: chat_id });
         self.discard_dirty(chat_id);
         if let Some(uri) = self.channels.get(chat_id).map(|entry| Arc::clone(&entry.uri)) {
             self.forget_for_good(&uri);
@@ -380,7 +380,7 @@ impl Host {
             if !to.is_empty()
                 && let Some(message) = encode(version)
             {
-                cx.effects.push(Effect::Notify { to, message });
+                cx.emit(Delivery::Notify { to, message });
             }
         }
     }

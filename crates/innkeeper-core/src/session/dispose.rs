@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::clients::channels::Channel;
 use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT, Timer, never};
-use crate::effect::Effect;
+use crate::effect::{BlobCommand, Delivery, JournalCommand};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
@@ -105,7 +105,7 @@ impl Host {
         }
         self.persist_removal(cx, session_id);
         self.forget_session(cx, session_id);
-        cx.effects.push(Effect::SessionGone { uri });
+        cx.emit(BlobCommand::DeleteSession { uri });
     }
 
     /// Takes a session out of memory whose chats are gone.
@@ -165,7 +165,7 @@ impl Host {
         self.storage.note_removed(&uri);
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
-        cx.effects.push(Effect::SessionGone { uri: Arc::clone(&uri) });
+        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
         cx.answer(conn, id, Ok(Value::Null));
         self.announce_removed(cx, &uri, None);
     }
@@ -185,7 +185,7 @@ impl Host {
         let uri: Arc<str> = channel.as_str().into();
         self.persist_removal_of(cx, &uri);
         self.invalidate(std::slice::from_ref(&uri));
-        cx.effects.push(Effect::SessionGone { uri });
+        cx.emit(BlobCommand::DeleteSession { uri });
         cx.answer(conn, id, Ok(Value::Null));
     }
 
@@ -201,7 +201,7 @@ impl Host {
         };
         match problem {
             Some(problem) => cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, problem))),
-            None => cx.effects.push(Effect::UndoDeletion {
+            None => cx.emit(JournalCommand::UndoDeletion {
                 conn,
                 id: id.clone(),
                 uri,
@@ -220,7 +220,7 @@ impl Host {
     pub(crate) fn purge_deleted(&mut self, cx: &mut Cx<'_>) {
         let undo_ms = i64::try_from(self.config.undo_delete_ms).unwrap_or(i64::MAX);
         let before_ms = cx.now.wall.as_millisecond().saturating_sub(undo_ms);
-        cx.effects.push(Effect::PurgeDeleted { before_ms });
+        cx.emit(JournalCommand::PurgeDeleted { before_ms });
         self.schedule_purge(cx.now.mono_ms.saturating_add(PURGE_INTERVAL_MS));
     }
 
@@ -241,7 +241,7 @@ impl Host {
                     .collect();
             }
             if !to.is_empty() {
-                cx.effects.push(Effect::Notify { to, message });
+                cx.emit(Delivery::Notify { to, message });
             }
         }
         if only.is_none() {

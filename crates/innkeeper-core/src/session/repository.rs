@@ -11,7 +11,7 @@ use ahp_types::state::{ChangesSummary, ProjectInfo};
 use serde_json::{Map, Value, json};
 
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::RepositoryCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
 
@@ -94,12 +94,12 @@ impl Host {
         }
         session.repository.clone_from(&directory);
         match directory {
-            Some(directory) => cx.effects.push(Effect::FollowRepository {
+            Some(directory) => cx.emit(RepositoryCommand::Follow {
                 session: session_id,
                 directory,
             }),
             None => {
-                cx.effects.push(Effect::ForgetRepository { session: session_id });
+                cx.emit(RepositoryCommand::Unfollow { session: session_id });
                 self.show_repository(cx, session_id, None);
             }
         }
@@ -120,14 +120,14 @@ impl Host {
             return;
         };
         if session.repository.is_some() {
-            cx.effects.push(Effect::LookAtRepositoryAgain { session: session_id });
+            cx.emit(RepositoryCommand::Refresh { session: session_id });
         }
     }
 
     /// Ends the follow of a session that leaves memory.
     pub(crate) fn forget_repository(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
         if session.repository.is_some() {
-            cx.effects.push(Effect::ForgetRepository { session: session_id });
+            cx.emit(RepositoryCommand::Unfollow { session: session_id });
         }
     }
 

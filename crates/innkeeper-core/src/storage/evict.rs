@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::{Cx, Host, Timer, never};
-use crate::effect::Effect;
+use crate::effect::AgentCommand;
 use crate::ids::ChannelId;
 
 /// How often memory is looked through at most.
@@ -94,7 +94,7 @@ impl Host {
         self.invalidate(&leaving);
         for chat_id in chats {
             if self.chats.remove(&chat_id).is_some_and(|chat| chat.is_open) {
-                cx.effects.push(Effect::CloseChat { chat: chat_id });
+                cx.emit(AgentCommand::CloseChat { chat: chat_id });
             }
             self.remove_channel(chat_id);
         }

@@ -5,7 +5,7 @@ use ahp_types::state::SessionSummary;
 use serde_json::json;
 
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::JournalCommand;
 use crate::ids::ConnId;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
@@ -26,7 +26,7 @@ impl Host {
         };
         match problem {
             Some(problem) => cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, problem))),
-            None => cx.effects.push(Effect::Import {
+            None => cx.emit(JournalCommand::Import {
                 conn,
                 id: id.clone(),
                 text,

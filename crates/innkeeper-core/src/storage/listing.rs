@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::core::{Cx, Host};
-use crate::effect::Effect;
+use crate::effect::JournalCommand;
 use crate::ids::ConnId;
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
@@ -63,7 +63,7 @@ impl Host {
         };
         self.announce_due_summaries(cx);
         self.storage.lists.asked += 1;
-        cx.effects.push(Effect::List {
+        cx.emit(JournalCommand::List {
             conn,
             id: id.clone(),
             page: ListPage {

@@ -13,7 +13,7 @@ use ahp_types::state::{Message, MessageAttachment};
 
 use crate::clients::client::Conn;
 use crate::core::{Cx, Host, json_bytes};
-use crate::effect::{CloseReason, Effect};
+use crate::effect::{CloseReason, Delivery, JournalCommand};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{ClientInput, Dispatch};
 use crate::protocol::error::{RpcError, code};
@@ -135,7 +135,7 @@ impl Host {
         if !deferred.is_empty() {
             if deferred.is_full(&input) && !matches!(input, ClientInput::Disconnected) {
                 let reason = CloseReason::TooMuchWaits;
-                return cx.effects.push(Effect::Close { conn, reason });
+                return cx.emit(Delivery::Close { conn, reason });
             }
             deferred.push_back(input);
             // Requested at once, so that many in a row wait as long as one.
@@ -159,7 +159,7 @@ impl Host {
             asked.is_stale = false;
             self.storage.loads.sessions.insert(Arc::clone(asked_uri), asked);
             let uri = Arc::clone(asked_uri);
-            return cx.effects.push(Effect::Load { uri });
+            return cx.emit(JournalCommand::Load { uri });
         }
         let mut installed = None;
         let problem = match outcome {
@@ -331,7 +331,7 @@ impl Host {
             return false;
         };
         self.storage.loads.turns.entry(chat).or_default().push(conn);
-        cx.effects.push(Effect::LoadTurns { chat, uri, range });
+        cx.emit(JournalCommand::LoadTurns { chat, uri, range });
         true
     }
 
@@ -383,7 +383,7 @@ impl Host {
             asked.waiting.extend(conn);
         }
         if is_new {
-            cx.effects.push(Effect::Load { uri });
+            cx.emit(JournalCommand::Load { uri });
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::clients::channels::Subscription;
 use crate::clients::client::Client;
 use crate::config::CoreConfig;
 use crate::core::{Cx, Host, ROOT, Timer, never};
-use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::session::{Session, millis};
 use crate::storage::records::document::{
@@ -46,7 +45,7 @@ pub(crate) struct DirtySet {
 impl Host {
     /// Emits something to keep.
     fn record(cx: &mut Cx<'_>, record: Record) {
-        cx.effects.push(Effect::Keep(Box::new(record)));
+        cx.emit(record);
     }
 
     /// Keeps a channel that has just been made, before its first action.

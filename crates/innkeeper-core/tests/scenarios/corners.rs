@@ -1,7 +1,7 @@
 //! Corners that a second look found: what leaks, what lingers, what grows.
 
 use innkeeper_core::agent::ToolStep;
-use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Effect, Failure, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, Failure, TurnEnd};
 use serde_json::json;
 
 use crate::harness::working_agent::*;
@@ -251,7 +251,7 @@ fn turn18_an_agent_hears_that_an_attached_chat_is_gone() {
         .iter()
         .rev()
         .find_map(|e| match e {
-            Effect::StartTurn { start, .. } => Some(format!("{:?}", start.attachments)),
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(format!("{:?}", start.attachments)),
             _ => None,
         })
         .unwrap();
@@ -294,7 +294,12 @@ fn turn13_a_turn_whose_agent_was_replaced_cannot_be_resumed() {
     stage.agent.clear();
     // Cut back to the failed turn: the agent is opened afresh, and the old one's position is gone.
     stage.dispatch(conn, &chat, 4, json!({"type":"chat/truncated","turnId":"b"}));
-    assert!(stage.agent.iter().any(|e| matches!(e, Effect::OpenChat(_))));
+    assert!(
+        stage
+            .agent
+            .iter()
+            .any(|e| matches!(e, Effect::Agent(AgentCommand::OpenChat(_))))
+    );
     let why = stage.refused(conn, &chat, json!({"type":"chat/turnResume","turnId":"b"}));
     assert!(why.contains("was replaced"), "{why}");
 }

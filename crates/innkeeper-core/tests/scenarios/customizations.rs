@@ -2,7 +2,7 @@
 
 use ahp_types::state::Customization;
 use innkeeper_core::customization::{Shadows, Wanted};
-use innkeeper_core::{ChannelId, ConnId, CoreConfig, Effect, Input, Principal, Scope};
+use innkeeper_core::{ChannelId, ConnId, CoreConfig, CustomizationCommand, Effect, Input, Principal, Scope};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -28,7 +28,9 @@ impl Stage {
     /// What was asked for last, about a session.
     pub fn wanted(&self, session: &str) -> Option<(ChannelId, Wanted)> {
         self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::FollowCustomizations { session: id, wanted } if *wanted.session_uri == *session => {
+            Effect::Customizations(CustomizationCommand::Follow { session: id, wanted })
+                if *wanted.session_uri == *session =>
+            {
                 Some((*id, (**wanted).clone()))
             }
             _ => None,

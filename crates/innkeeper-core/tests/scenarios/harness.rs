@@ -10,8 +10,9 @@ use innkeeper_core::agent::TurnSpan;
 use innkeeper_core::decode::decode_action;
 use innkeeper_core::request::{CreateSession, Initialize, ListSessions, Reconnect, Subscribe};
 use innkeeper_core::{
-    AgentEvent, AgentProfile, ChannelId, ClientId, CloseReason, Command, ConnId, CoreConfig, Dispatch, Effect, Failure,
-    HostCore, Input, LookUp, Now, Principal, RequestId, Scope, Seq, Subscriber, TurnEnd, TurnKey,
+    AgentCommand, AgentEvent, AgentProfile, ChannelId, ClientId, CloseReason, Command, CompletionQuery,
+    CompletionRequest, ConnId, CoreConfig, Delivery, Dispatch, Effect, Failure, HostCore, Input, McpCommand, Now,
+    Principal, Publication, RequestId, Scope, Seq, Subscriber, TurnEnd, TurnKey,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -101,76 +102,59 @@ impl Stage {
             }
             loaded.extend(self.loaded(&effect));
             match effect {
-                Effect::Publish { to, frame, .. } => {
-                    if !to.is_empty() {
-                        self.audience = to.to_vec();
-                    }
-                    for subscriber in to.iter() {
-                        self.receive(subscriber.conn, &frame.shown_to(subscriber).bytes);
-                    }
-                }
-                Effect::Notify { to, message } => {
-                    for subscriber in to.iter() {
-                        self.receive(subscriber.conn, &message);
-                    }
-                }
-                Effect::ExportLogs { to, message } => {
-                    for conn in to.iter() {
-                        self.receive(*conn, &message);
-                    }
-                }
-                Effect::Send { to, message } => self.receive(
-                    to,
-                    &message
-                        .into_wire()
-                        .to_bytes()
-                        .expect("what is not in memory is in the store"),
-                ),
-                Effect::Close { conn, reason } => self.closed.push((conn, reason)),
-                Effect::McpToken { ref answer, .. } => {
-                    // It is kept at once.
-                    if let Some((conn, id)) = answer {
-                        self.receive(*conn, &innkeeper_core::frame::encode_result(id, &json!({})));
-                    }
+                Effect::Publish(publication) => self.publish(&publication),
+                Effect::Deliver(delivery) => self.deliver(delivery),
+                Effect::Mcp(McpCommand::SetToken {
+                    answer: Some((conn, ref id)),
+                    ..
+                }) => {
+                    // It is persisted at once.
+                    self.receive(conn, &innkeeper_core::frame::encode_result(id, &json!({})));
                     self.agent.push(effect);
                 }
-                Effect::Keep(_)
-                | Effect::Load { .. }
-                | Effect::LoadTurns { .. }
-                | Effect::List { .. }
-                | Effect::Import { .. }
-                | Effect::ListDeleted { .. }
-                | Effect::UndoDeletion { .. }
-                | Effect::PurgeDeleted { .. }
-                | Effect::OpenChat(_)
-                | Effect::StartTurn { .. }
-                | Effect::Reply { .. }
-                | Effect::StartSubagent(_)
-                | Effect::LookUp { .. }
-                | Effect::Resource { .. }
-                | Effect::McpResource { .. }
-                | Effect::OpenWatch { .. }
-                | Effect::CloseWatch { .. }
-                | Effect::FollowCustomizations { .. }
-                | Effect::ForgetCustomizations { .. }
-                | Effect::FollowRepository { .. }
-                | Effect::LookAtRepositoryAgain { .. }
-                | Effect::ForgetRepository { .. }
-                | Effect::WantMcpServers { .. }
-                | Effect::ForgetMcpServers { .. }
-                | Effect::ListTools { .. }
-                | Effect::AskMcpServer { .. }
-                | Effect::AppTurn { .. }
-                | Effect::SessionGone { .. }
-                | Effect::ChatsMoved(_)
-                | Effect::TellMcpServer { .. }
-                | Effect::RenderPrompt { .. }
-                | Effect::CancelTurn { .. }
-                | Effect::CloseChat { .. } => self.agent.push(effect),
+                Effect::Persist(_)
+                | Effect::Journal(_)
+                | Effect::Agent(_)
+                | Effect::Blobs(_)
+                | Effect::Completions(_)
+                | Effect::Customizations(_)
+                | Effect::Mcp(_)
+                | Effect::Repositories(_)
+                | Effect::Resources(_) => self.agent.push(effect),
             }
         }
         for input in loaded {
             self.handle(input);
+        }
+    }
+
+    fn publish(&mut self, publication: &Publication) {
+        let Publication { to, frame, .. } = publication;
+        if !to.is_empty() {
+            self.audience = to.to_vec();
+        }
+        for subscriber in to.iter() {
+            self.receive(subscriber.conn, &frame.shown_to(subscriber).bytes);
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Notify { to, message } => {
+                for subscriber in to.iter() {
+                    self.receive(subscriber.conn, &message);
+                }
+            }
+            Delivery::ExportLogs { to, message } => {
+                for conn in to.iter() {
+                    self.receive(*conn, &message);
+                }
+            }
+            Delivery::Send { to, message } => {
+                let bytes = message.into_wire().to_bytes();
+                self.receive(to, &bytes.expect("what is not in memory is in the store"));
+            }
+            Delivery::Close { conn, reason } => self.closed.push((conn, reason)),
         }
     }
 
@@ -246,7 +230,7 @@ impl Stage {
     }
 
     /// Sends a request whose answer somebody else looks up; returns what is looked up.
-    pub fn look_up(&mut self, conn: ConnId, command: Command) -> LookUp {
+    pub fn look_up(&mut self, conn: ConnId, command: Command) -> CompletionQuery {
         let id = RequestId::number(self.next_id);
         self.next_id += 1;
         self.handle(Input::Request {
@@ -255,13 +239,13 @@ impl Stage {
             command,
         });
         match self.agent.pop() {
-            Some(Effect::LookUp {
+            Some(Effect::Completions(CompletionRequest {
                 conn: to,
                 id: answers,
-                what,
-            }) => {
+                query,
+            })) => {
                 assert_eq!((to, answers), (conn, id));
-                *what
+                *query
             }
             other => panic!("nothing is looked up: {other:?} {:?}", self.inbox(conn)),
         }
@@ -275,7 +259,7 @@ impl Stage {
         self.core
             .handle(self.now, Input::Request { conn, id, command }, &mut effects);
         match effects.pop() {
-            Some(Effect::Send { message, .. }) => String::from_utf8(
+            Some(Effect::Deliver(Delivery::Send { message, .. })) => String::from_utf8(
                 message
                     .into_wire()
                     .to_bytes()
@@ -372,7 +356,7 @@ impl Stage {
     /// Answers the latest request to bring up a session.
     pub fn opened(&mut self, outcome: Result<(), Failure>) {
         let chat = self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::OpenChat(open) => Some(open.chat),
+            Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
             _ => None,
         });
         let chat = chat.expect("a chat is being opened");
@@ -427,7 +411,7 @@ impl Stage {
     /// The run that was started last.
     pub fn run(&self) -> (ChannelId, TurnKey) {
         let run = self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::StartTurn { chat, turn, .. } => Some((*chat, *turn)),
+            Effect::Agent(AgentCommand::StartTurn { chat, turn, .. }) => Some((*chat, *turn)),
             _ => None,
         });
         run.expect("a turn was started")

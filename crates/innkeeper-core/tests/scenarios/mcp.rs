@@ -2,7 +2,9 @@
 
 use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, WantedServers};
 use innkeeper_core::request::Initialize;
-use innkeeper_core::{ChannelId, ClientId, Command, ConnId, CoreConfig, Effect, Failure, Input};
+use innkeeper_core::{
+    AgentCommand, ChannelId, ClientId, Command, ConnId, CoreConfig, Effect, Failure, Input, McpCommand,
+};
 use serde_json::{Value, json};
 
 use crate::customizations::{plugin, server};
@@ -80,7 +82,7 @@ impl Stage {
     /// What a session wanted last, if it wanted anything.
     pub fn wanted_servers(&self) -> Option<(ChannelId, WantedServers)> {
         self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::WantMcpServers { session, wanted } => Some((*session, (**wanted).clone())),
+            Effect::Mcp(McpCommand::SetDesiredServers { session, wanted }) => Some((*session, (**wanted).clone())),
             _ => None,
         })
     }
@@ -142,7 +144,7 @@ impl Stage {
 
     /// How many turns were handed to an agent.
     pub fn handed_over(&self) -> usize {
-        let started = |effect: &&Effect| matches!(effect, Effect::StartTurn { .. });
+        let started = |effect: &&Effect| matches!(effect, Effect::Agent(AgentCommand::StartTurn { .. }));
         self.agent.iter().filter(started).count()
     }
 }

@@ -1,6 +1,8 @@
 //! The host's log as a channel (OTL).
 
-use innkeeper_core::{ConnId, CoreConfig, Effect, Input, LogLevel, LogRecord, LogValue, Principal, Scope, Severity};
+use innkeeper_core::{
+    ConnId, CoreConfig, Delivery, Effect, Input, LogLevel, LogRecord, LogValue, Principal, Scope, Severity,
+};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -242,7 +244,9 @@ fn otl05_nothing_of_the_log_is_kept_nor_wanted_after_the_last_listener() {
     let mut effects = Vec::new();
     stage.core.handle(stage.now, Input::Logs(one_of_each()), &mut effects);
     assert!(
-        effects.iter().all(|effect| matches!(effect, Effect::ExportLogs { .. })),
+        effects
+            .iter()
+            .all(|effect| matches!(effect, Effect::Deliver(Delivery::ExportLogs { .. }))),
         "{effects:?}"
     );
 

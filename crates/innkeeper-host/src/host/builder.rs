@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use innkeeper_core::{AgentProfile, CoreConfig, Effect, HostCore, Input, Now, Opening, Seq, StorageMode};
+use innkeeper_core::{
+    AgentProfile, CoreConfig, Effect, HostCore, Input, JournalCommand, Now, Opening, Seq, StorageMode,
+};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +22,7 @@ use crate::main_loop::durability::Durability;
 use crate::main_loop::handles::LoopHandles;
 use crate::main_loop::task::{FailureInjection, HostParts, HostTask};
 use crate::services::Services;
-use crate::services::completions::effects::Lookups;
+use crate::services::completions::effects::CompletionRequests;
 use crate::services::completions::{Files, NoFiles};
 use crate::services::contents::effects::ContentStore;
 use crate::services::contents::{ContentLimits, Contents, MemoryContents};
@@ -288,7 +290,7 @@ impl HostBuilder {
             agents: Agents::new(agents),
             services: Services {
                 journal: JournalRequests::new(Arc::clone(&self.journal)),
-                lookups: Lookups::new(self.files),
+                completions: CompletionRequests::new(self.files),
                 resources: ResourceRequests::new(self.resources),
                 contents: ContentStore::new(contents),
                 customizations: FollowedCustomizations::new(self.customizations),
@@ -369,7 +371,7 @@ async fn recover(core: &mut HostCore, journal: &Arc<dyn Journal>, uri: String, e
     let mut asked = Vec::new();
     core.handle(at_start(), Input::LookAfter(vec![uri]), &mut asked);
     for effect in asked {
-        let Effect::Load { uri } = effect else {
+        let Effect::Journal(JournalCommand::Load { uri }) = effect else {
             effects.push(effect);
             continue;
         };

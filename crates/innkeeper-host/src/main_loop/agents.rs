@@ -8,17 +8,18 @@ use std::time::Duration;
 use innkeeper_core::agent::ToolInfo;
 use innkeeper_core::mcp::AppTurn;
 use innkeeper_core::stored::TurnSource;
-use innkeeper_core::{ChannelId, OpenChat, PromptPlan, Reply, Subscriber, TurnKey, TurnStart};
+use innkeeper_core::{AgentCommand, ChannelId, OpenChat, PromptPlan, Subscriber};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use super::Message;
 use super::connections::Connections;
 use super::handles::LoopHandles;
 use crate::agent::Agent;
 use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
 use crate::agent::runtime::event_queue::{EventQueue, LoopWaker, MissedWakes};
-use crate::services::contents::SessionContents;
+use crate::services::Services;
 use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
 use crate::services::mcp::{AppRequests, TrustTimeouts};
 use crate::services::prompt_transform::TransformLimits;
@@ -66,8 +67,56 @@ impl Agents {
         self.renders.clear();
     }
 
+    pub(crate) fn perform(&mut self, handles: &LoopHandles, services: &mut Services, command: AgentCommand) {
+        match command {
+            AgentCommand::OpenChat(open) => {
+                let Some(agent) = self.get(&open.provider) else {
+                    return;
+                };
+                let customizations = services.customizations.watch(open.session, &open.switched_off);
+                self.open_chat(handles, services.journal.turns(), agent, *open, customizations);
+            }
+            AgentCommand::CloseChat { chat } => {
+                self.drivers.remove(&chat);
+            }
+            AgentCommand::StartTurn { chat, turn, start } => {
+                let watch = services.customizations.watch(start.session, &start.switched_off);
+                let watch = watch.with_mcp(services.mcp.of(start.session));
+                services.customizations.turn_begins(start.session);
+                let max_bytes = handles.limits().resource_bytes;
+                let contents = services.contents.of_session(&start.session_uri, max_bytes);
+                if let Some(driver) = self.drivers.get_mut(&chat) {
+                    driver.run(turn, start, watch, Some(contents));
+                }
+            }
+            AgentCommand::CancelTurn { chat, turn } => {
+                if let Some(driver) = self.drivers.get_mut(&chat) {
+                    driver.cancel(turn);
+                }
+            }
+            AgentCommand::Reply { chat, turn, reply } => {
+                if let Some(driver) = self.drivers.get(&chat) {
+                    driver.reply(turn, *reply);
+                }
+            }
+            AgentCommand::StartSubagent(subagent) => {
+                self.start_subagent(handles, services.journal.turns(), *subagent);
+            }
+            AgentCommand::TransformPrompt { id, plan } => {
+                if let Some(reply) = self.renders.remove(&id) {
+                    let _ = reply.send(*plan);
+                }
+            }
+            // With the next messages, so that the answer is as new as everything that has happened by then.
+            AgentCommand::ListTools { session, provider } => handles.send(Message::ListTools { session, provider }),
+            AgentCommand::ResolveAppRequest { request, outcome } => {
+                self.resolve_app_request(handles.tasks(), &request, outcome);
+            }
+        }
+    }
+
     /// Opens a chat. If it is open already, the old driver releases what it holds before the new one starts.
-    pub(crate) fn open_chat(
+    fn open_chat(
         &mut self,
         handles: &LoopHandles,
         turns: Option<Arc<dyn TurnSource>>,
@@ -84,38 +133,9 @@ impl Agents {
         self.drivers.insert(chat, driver);
     }
 
-    pub(crate) fn close_chat(&mut self, chat: ChannelId) {
-        self.drivers.remove(&chat);
-    }
-
-    pub(crate) fn start_turn(
-        &mut self,
-        chat: ChannelId,
-        turn: TurnKey,
-        start: Box<TurnStart>,
-        customizations: CustomizationsWatch,
-        contents: SessionContents,
-    ) {
-        if let Some(driver) = self.drivers.get_mut(&chat) {
-            driver.run(turn, start, customizations, Some(contents));
-        }
-    }
-
-    pub(crate) fn cancel_turn(&mut self, chat: ChannelId, turn: TurnKey) {
-        if let Some(driver) = self.drivers.get_mut(&chat) {
-            driver.cancel(turn);
-        }
-    }
-
-    pub(crate) fn reply(&self, chat: ChannelId, turn: TurnKey, reply: Reply) {
-        if let Some(driver) = self.drivers.get(&chat) {
-            driver.reply(turn, reply);
-        }
-    }
-
     /// Hands a subagent to the run that started it. A run that has ended or no longer waits for it drops the handle,
     /// and that ends the subagent.
-    pub(crate) fn start_subagent(
+    fn start_subagent(
         &mut self,
         handles: &LoopHandles,
         turns: Option<Arc<dyn TurnSource>>,
@@ -133,7 +153,7 @@ impl Agents {
     }
 
     /// Lets a request of an app join a running turn, or refuses it.
-    pub(crate) fn app_turn(&self, tasks: &TaskTracker, request: &str, outcome: AppTurn) {
+    fn resolve_app_request(&self, tasks: &TaskTracker, request: &str, outcome: AppTurn) {
         let (chat, turn) = match outcome {
             AppTurn::Joins { chat, turn } => (chat, turn),
             AppTurn::Refused(why) => return self.app_requests.refuse(request, &why),
@@ -165,13 +185,6 @@ impl Agents {
         self.next_render += 1;
         self.renders.insert(id, reply);
         id
-    }
-
-    /// Delivers the plan of a render.
-    pub(crate) fn finish_render(&mut self, id: u64, plan: PromptPlan) {
-        if let Some(reply) = self.renders.remove(&id) {
-            let _ = reply.send(plan);
-        }
     }
 
     /// Takes the queues whose wake-up did not fit into the inbox.

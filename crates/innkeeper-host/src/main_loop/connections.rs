@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::{ConnId, Outgoing};
+use innkeeper_core::{ConnId, Delivery, Outgoing};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -68,6 +68,23 @@ impl Connections {
         {
             connection.outbox.close(Close::Gone);
             self.free.push(conn.slot);
+        }
+    }
+
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        match delivery {
+            Delivery::Notify { to, message } => {
+                for subscriber in &*to {
+                    self.push(subscriber.conn, Outgoing::Text(message.clone()));
+                }
+            }
+            Delivery::ExportLogs { to, message } => {
+                for outbox in to.iter().filter_map(|conn| self.outbox(*conn)) {
+                    outbox.push_if_room(Outgoing::Text(message.clone()));
+                }
+            }
+            Delivery::Send { to, message } => self.push(to, message),
+            Delivery::Close { conn, reason } => self.close(conn, reason.into()),
         }
     }
 

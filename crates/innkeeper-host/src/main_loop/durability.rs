@@ -11,10 +11,9 @@ use futures_util::FutureExt;
 use innkeeper_core::action::Durability as ActionDurability;
 use innkeeper_core::frame::encode_error;
 use innkeeper_core::stored::{ActionRecord, Batch, Record};
-use innkeeper_core::{ConnId, Effect, Outgoing, RpcError, Seq, error::code};
+use innkeeper_core::{ConnId, Delivery, Effect, McpCommand, Outgoing, Publication, RpcError, Seq, error::code};
 use innkeeper_std::sync::Mutex;
 
-use crate::main_loop::requests::request_of;
 use crate::main_loop::task::HostTask;
 use crate::services::journal::{Appended, Journal, JournalError, RESERVED};
 
@@ -122,15 +121,15 @@ impl Durability {
         }
         let mut records = Vec::new();
         effects.retain_mut(|effect| match effect {
-            Effect::Publish { frame, .. } if frame.durability == ActionDurability::Fleeting => true,
-            Effect::Publish { uri, frame, .. } => {
+            Effect::Publish(Publication { frame, .. }) if frame.durability == ActionDurability::Fleeting => true,
+            Effect::Publish(Publication { uri, frame, .. }) => {
                 records.push(Record::Action(ActionRecord {
                     channel: Arc::clone(uri),
                     frame: Arc::clone(frame),
                 }));
                 true
             }
-            Effect::Keep(record) => {
+            Effect::Persist(record) => {
                 records.push((**record).clone());
                 false
             }
@@ -212,7 +211,7 @@ impl PendingEffects {
 
 fn action_bytes(effects: &[Effect]) -> usize {
     let bytes = |effect: &Effect| match effect {
-        Effect::Publish { frame, .. } => frame.bytes.len(),
+        Effect::Publish(Publication { frame, .. }) => frame.bytes.len(),
         _ => 0,
     };
     effects.iter().map(bytes).sum()
@@ -220,7 +219,7 @@ fn action_bytes(effects: &[Effect]) -> usize {
 
 fn log_bytes(effects: &[Effect]) -> usize {
     let bytes = |effect: &Effect| match effect {
-        Effect::ExportLogs { message, .. } => message.len(),
+        Effect::Deliver(Delivery::ExportLogs { message, .. }) => message.len(),
         _ => 0,
     };
     effects.iter().map(bytes).sum()
@@ -313,29 +312,29 @@ impl HostTask {
     }
 
     fn refuse(&mut self, effect: Effect, message: &str) {
-        if let Some((conn, id)) = request_of(&effect) {
+        if let Some((conn, id)) = effect.request() {
             drop(self.requests.take(conn, id));
         }
         match effect {
-            Effect::Publish {
+            Effect::Publish(Publication {
                 frame,
                 author: Some(author),
                 ..
-            } => {
+            }) => {
                 // The rejection has its own number: if the action is found after a crash, its author has not seen it.
                 let seq = self.core.skip_number();
                 self.net.push(author, Outgoing::Text(frame.rejected(seq, message)));
             }
-            Effect::Send { to, message: outgoing } => {
+            Effect::Deliver(Delivery::Send { to, message: outgoing }) => {
                 if let Some(id) = outgoing.answered_request() {
                     let error = RpcError::new(code::INTERNAL_ERROR, message);
                     self.net.push(to, Outgoing::Text(encode_error(Some(&id), &error)));
                 }
             }
-            Effect::McpToken {
+            Effect::Mcp(McpCommand::SetToken {
                 answer: Some((conn, id)),
                 ..
-            } => {
+            }) => {
                 let error = RpcError::new(code::INTERNAL_ERROR, message);
                 self.net.push(conn, Outgoing::Text(encode_error(Some(&id), &error)));
             }

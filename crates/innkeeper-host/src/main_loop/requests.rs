@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Message;
+use super::handles::LoopHandles;
 
 /// The place of a request among the requests in flight of its connection. Dropping it frees the place.
 pub(crate) type RequestTicket = OwnedSemaphorePermit;
@@ -68,7 +69,7 @@ impl RequestTickets {
         id: &RequestId,
         ticket: RequestTicket,
     ) {
-        let is_deferred = effects.iter().any(|effect| request_of(effect) == Some((conn, id)));
+        let is_deferred = effects.iter().any(|effect| effect.request() == Some((conn, id)));
         let is_parked = !is_deferred && core.is_parked(conn);
         if is_deferred || is_parked {
             self.parked += usize::from(is_parked);
@@ -90,13 +91,25 @@ impl RequestTickets {
         Some(held.ticket)
     }
 
+    /// Opens a request, so that a part of the host answers it. `None` if the host is going away.
+    pub(crate) fn open(&mut self, handles: &LoopHandles, conn: ConnId, id: RequestId) -> Option<OpenRequest> {
+        let ticket = self.take(conn, &id);
+        let inbox = handles.inbox()?;
+        Some(OpenRequest {
+            conn,
+            id,
+            ticket,
+            inbox,
+        })
+    }
+
     /// Notes which parked requests have continued with one of these effects. They keep their tickets until the effect
     /// is performed.
     pub(crate) fn note_continued(&mut self, effects: &[Effect]) {
         if self.parked == 0 {
             return;
         }
-        for (conn, id) in effects.iter().filter_map(request_of) {
+        for (conn, id) in effects.iter().filter_map(Effect::request) {
             let parked = self.held.get_mut(&key(conn, id)).into_iter().flatten();
             for held in parked.filter(|held| held.is_parked) {
                 held.is_parked = false;
@@ -129,60 +142,11 @@ fn key(conn: ConnId, id: &RequestId) -> (ConnId, String) {
     (conn, id.as_json().to_owned())
 }
 
-/// Returns the request that an effect answers outside of the core.
-pub(crate) fn request_of(effect: &Effect) -> Option<(ConnId, &RequestId)> {
-    match effect {
-        Effect::LookUp { conn, id, .. }
-        | Effect::List { conn, id, .. }
-        | Effect::Import { conn, id, .. }
-        | Effect::ListDeleted { conn, id }
-        | Effect::UndoDeletion { conn, id, .. }
-        | Effect::Resource { conn, id, .. }
-        | Effect::McpResource { conn, id, .. }
-        | Effect::OpenWatch { conn, id, .. }
-        | Effect::AskMcpServer { conn, id, .. }
-        | Effect::McpToken {
-            answer: Some((conn, id)),
-            ..
-        } => Some((*conn, id)),
-        Effect::Publish { .. }
-        | Effect::Keep(_)
-        | Effect::Load { .. }
-        | Effect::LoadTurns { .. }
-        | Effect::Notify { .. }
-        | Effect::ExportLogs { .. }
-        | Effect::Send { .. }
-        | Effect::Close { .. }
-        | Effect::OpenChat(_)
-        | Effect::StartTurn { .. }
-        | Effect::CancelTurn { .. }
-        | Effect::Reply { .. }
-        | Effect::StartSubagent(_)
-        | Effect::RenderPrompt { .. }
-        | Effect::PurgeDeleted { .. }
-        | Effect::CloseWatch { .. }
-        | Effect::FollowCustomizations { .. }
-        | Effect::ForgetCustomizations { .. }
-        | Effect::FollowRepository { .. }
-        | Effect::LookAtRepositoryAgain { .. }
-        | Effect::ForgetRepository { .. }
-        | Effect::WantMcpServers { .. }
-        | Effect::ListTools { .. }
-        | Effect::SessionGone { .. }
-        | Effect::ChatsMoved(_)
-        | Effect::ForgetMcpServers { .. }
-        | Effect::McpToken { answer: None, .. }
-        | Effect::AppTurn { .. }
-        | Effect::TellMcpServer { .. }
-        | Effect::CloseChat { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use innkeeper_core::CoreConfig;
+    use innkeeper_core::{CoreConfig, JournalCommand};
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -190,10 +154,8 @@ mod tests {
     const CONN: ConnId = ConnId { slot: 1, generation: 1 };
 
     fn listing(id: u64) -> Effect {
-        Effect::ListDeleted {
-            conn: CONN,
-            id: RequestId::number(id),
-        }
+        let id = RequestId::number(id);
+        Effect::from(JournalCommand::ListDeleted { conn: CONN, id })
     }
 
     #[test]

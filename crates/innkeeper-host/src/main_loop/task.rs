@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use innkeeper_core::frame::{encode_error, encode_result};
 use innkeeper_core::repository::RepositoryState;
-use innkeeper_core::{ChannelId, ClientId, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
+use innkeeper_core::{ChannelId, ClientId, Delivery, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -134,7 +134,7 @@ impl HostTask {
                 }
                 self.net.close_all(Close::GoingAway);
                 self.agents.clear();
-                self.services.customizations.forget_all(&self.handles, &self.core);
+                self.services.customizations.unfollow_all(&self.handles, &self.core);
                 let _ = done.send(());
                 return;
             }
@@ -520,10 +520,8 @@ impl HostTask {
                     code::INTERNAL_ERROR,
                     "the host failed to handle this request; its log says more",
                 );
-                effects.push(Effect::Send {
-                    to,
-                    message: Outgoing::Text(encode_error(Some(&id), &error)),
-                });
+                let message = Outgoing::Text(encode_error(Some(&id), &error));
+                effects.push(Delivery::Send { to, message }.into());
             }
         }
     }

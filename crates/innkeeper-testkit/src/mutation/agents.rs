@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ahp_types::actions::StateAction;
 use ahp_types::state::PendingMessageKind;
 use innkeeper_core::agent::{Contributor, Decision, Offer, Permission, ToolReply, ToolResult, ToolStep};
-use innkeeper_core::{AgentEvent, ChannelId, ConnId, Effect, Input, Reply, TurnKey};
+use innkeeper_core::{AgentCommand, AgentEvent, ChannelId, ConnId, Effect, Input, Publication, Reply, TurnKey};
 
 use super::{Mutation, Mutator};
 use crate::sim::Connections;
@@ -83,13 +83,13 @@ impl Mutator {
             return;
         }
         match &mut effect {
-            Effect::StartTurn { chat, turn, .. } => {
+            Effect::Agent(AgentCommand::StartTurn { chat, turn, .. }) => {
                 self.dealings.running.insert(*chat, *turn);
                 if self.strikes(Mutation::LoseStart) {
                     return;
                 }
             }
-            Effect::CancelTurn { chat, turn } => {
+            Effect::Agent(AgentCommand::CancelTurn { chat, turn }) => {
                 if self.strikes(Mutation::LoseCancel) {
                     return;
                 }
@@ -100,11 +100,11 @@ impl Mutator {
                     return;
                 }
             }
-            Effect::Reply {
+            Effect::Agent(AgentCommand::Reply {
                 chat,
                 turn,
                 reply: told,
-            } => {
+            }) => {
                 if self.strikes(Mutation::LoseReply) || self.is_abandoned(told) {
                     return;
                 }
@@ -120,7 +120,7 @@ impl Mutator {
                     bent.push(reply(*chat, *turn, (**told).clone()));
                 }
             }
-            Effect::Publish { channel, frame, .. } if self.mutation == Some(Mutation::LeakResult) => {
+            Effect::Publish(Publication { channel, frame, .. }) if self.mutation == Some(Mutation::LeakResult) => {
                 let envelope = super::mutator::envelope(frame);
                 let action = &envelope["action"];
                 let reviewed = action["type"] == "chat/toolCallComplete"
@@ -217,11 +217,11 @@ impl Mutator {
 }
 
 fn reply(chat: ChannelId, turn: TurnKey, told: Reply) -> Effect {
-    Effect::Reply {
+    Effect::Agent(AgentCommand::Reply {
         chat,
         turn,
         reply: Box::new(told),
-    }
+    })
 }
 
 fn about_call(chat: ChannelId, turn: TurnKey, call: String, told: ToolReply) -> Effect {

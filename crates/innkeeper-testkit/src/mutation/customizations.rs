@@ -1,6 +1,6 @@
 //! Bugs about customizations: what is told of them, and to whom.
 
-use innkeeper_core::{ActionFrame, Effect};
+use innkeeper_core::{ActionFrame, AgentCommand, CustomizationCommand, Effect};
 use serde_json::Value;
 
 use super::mutator::envelope;
@@ -50,9 +50,9 @@ impl Mutator {
     /// them may be bent.
     pub(super) fn loses(&mut self, effect: &mut Effect) -> bool {
         match effect {
-            Effect::FollowCustomizations { .. } => self.strikes(Mutation::LoseFollow),
-            Effect::ForgetCustomizations { .. } => self.strikes(Mutation::LoseForget),
-            Effect::StartTurn { start, .. } => {
+            Effect::Customizations(CustomizationCommand::Follow { .. }) => self.strikes(Mutation::LoseFollow),
+            Effect::Customizations(CustomizationCommand::Unfollow { .. }) => self.strikes(Mutation::LoseForget),
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
                 if !start.switched_off.is_empty() && self.strikes(Mutation::IgnoreSwitches) {
                     start.switched_off = Default::default();
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use innkeeper_core::{ActionFrame, ChannelId, Effect, Input};
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Input, McpCommand};
 
 use super::{Mutation, Mutator};
 
@@ -34,7 +34,7 @@ impl Mutator {
 
     /// Whether the desired servers of a session are dropped.
     pub(super) fn loses_servers(&mut self, effect: &Effect) -> bool {
-        let Effect::WantMcpServers { session, wanted } = effect else {
+        let Effect::Mcp(McpCommand::SetDesiredServers { session, wanted }) = effect else {
             return false;
         };
         self.starts.0.retain(|(known, _), _| known != session);

@@ -9,7 +9,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_core::agent::{ClientTool, Offer, Permission, ToolStep};
-use innkeeper_core::{AgentEvent, ChannelId, Effect, TurnKey};
+use innkeeper_core::{AgentCommand, AgentEvent, ChannelId, TurnKey};
 
 use crate::sim::Violation;
 
@@ -116,22 +116,22 @@ pub enum Phase {
 }
 
 impl Agent {
-    /// Takes note of an effect that concerns agents. When only time has passed, `silence` says how
+    /// Takes note of a command to an agent. When only time has passed, `silence` says how
     /// long an agent may say nothing. `stored` says how many turns it is told of that are in a store.
     pub fn perform(
         &mut self,
-        effect: &Effect,
+        command: &AgentCommand,
         now_ms: u64,
         silence: Option<u64>,
         stored: usize,
     ) -> Result<(), Violation> {
-        match effect {
-            Effect::OpenChat(open) => {
+        match command {
+            AgentCommand::OpenChat(open) => {
                 self.uris.insert(open.chat, open.chat_uri.to_string());
                 self.opening.push(open.chat);
                 self.known_turns.insert(open.chat, stored + open.history.recent.len());
             }
-            Effect::StartTurn { chat, turn, start } => {
+            AgentCommand::StartTurn { chat, turn, start } => {
                 let known = self.known_turns.entry(*chat).or_default();
                 // A back end that was opened for it was told of the turns before it.
                 if start.resume && *known > start.turns_before {
@@ -163,7 +163,7 @@ impl Agent {
                     )));
                 }
             }
-            Effect::CancelTurn { chat, turn } => match self.running.remove(chat) {
+            AgentCommand::CancelTurn { chat, turn } => match self.running.remove(chat) {
                 Some(run) if run.turn == *turn => {
                     if let Some(limit_ms) = silence {
                         run.check_silence(now_ms, limit_ms)?;
@@ -177,7 +177,7 @@ impl Agent {
                     )));
                 }
             },
-            Effect::CloseChat { chat } => {
+            AgentCommand::CloseChat { chat } => {
                 if let Some(run) = self.running.remove(chat) {
                     return Err(Violation::new(format!(
                         "{chat:?} is closed while {:?} runs in it",
@@ -186,41 +186,11 @@ impl Agent {
                 }
                 self.uris.remove(chat);
             }
-            Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
-            Effect::StartSubagent(subagent) => self.start_subagent(subagent, now_ms)?,
-            Effect::Keep(_)
-            | Effect::Load { .. }
-            | Effect::LoadTurns { .. }
-            | Effect::List { .. }
-            | Effect::Import { .. }
-            | Effect::ListDeleted { .. }
-            | Effect::UndoDeletion { .. }
-            | Effect::PurgeDeleted { .. }
-            | Effect::LookUp { .. }
-            | Effect::Resource { .. }
-            | Effect::McpResource { .. }
-            | Effect::OpenWatch { .. }
-            | Effect::CloseWatch { .. }
-            | Effect::FollowCustomizations { .. }
-            | Effect::ForgetCustomizations { .. }
-            | Effect::FollowRepository { .. }
-            | Effect::LookAtRepositoryAgain { .. }
-            | Effect::ForgetRepository { .. }
-            | Effect::WantMcpServers { .. }
-            | Effect::ForgetMcpServers { .. }
-            | Effect::ListTools { .. }
-            | Effect::McpToken { .. }
-            | Effect::AskMcpServer { .. }
-            | Effect::AppTurn { .. }
-            | Effect::SessionGone { .. }
-            | Effect::ChatsMoved(_)
-            | Effect::TellMcpServer { .. }
-            | Effect::RenderPrompt { .. } => {}
-            Effect::Publish { .. }
-            | Effect::Notify { .. }
-            | Effect::ExportLogs { .. }
-            | Effect::Send { .. }
-            | Effect::Close { .. } => {}
+            AgentCommand::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
+            AgentCommand::StartSubagent(subagent) => self.start_subagent(subagent, now_ms)?,
+            AgentCommand::TransformPrompt { .. }
+            | AgentCommand::ListTools { .. }
+            | AgentCommand::ResolveAppRequest { .. } => {}
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The host stops or crashes, and restarts from the journal.
 
 use futures_util::FutureExt;
-use innkeeper_core::{Effect, HostCore, Input, Opening, Seq, StorageMode};
+use innkeeper_core::{AgentCommand, Effect, HostCore, Input, JournalCommand, Opening, Seq, StorageMode};
 use innkeeper_host::journal::{Journal, Keep, Lease, MemoryJournal};
 
 use crate::mutation::{JournalBug, Mutator};
@@ -183,15 +183,17 @@ impl Sim {
             core.handle(self.now, input, &mut effects);
             for effect in effects {
                 match effect {
-                    Effect::StartTurn { start, .. } => {
+                    Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
                         return Err(Violation::new(format!("{} starts by itself (P4)", start.turn_id)));
                     }
-                    Effect::Load { .. } | Effect::LoadTurns { .. } => asked.push(effect),
+                    Effect::Journal(command @ (JournalCommand::Load { .. } | JournalCommand::LoadTurns { .. })) => {
+                        asked.push(command)
+                    }
                     _ => {}
                 }
             }
             next = match asked.pop() {
-                Some(effect) => answer(&copy, effect)?,
+                Some(command) => answer(&copy, command)?,
                 None => None,
             };
         }

@@ -7,7 +7,7 @@ use ahp_types::actions::{ActionEnvelope, SessionCustomizationToggledAction, Stat
 use ahp_types::state::{Customization, CustomizationEnablement, SessionState};
 use innkeeper_core::customization::{ClientPlugin, Wanted};
 use innkeeper_core::snapshot::State;
-use innkeeper_core::{ActionFrame, ChannelId, ClientId, ConnId, Effect, Input, TurnStart};
+use innkeeper_core::{ActionFrame, ChannelId, ClientId, ConnId, CustomizationCommand, Input, TurnStart};
 use serde_json::{Map, Value, json};
 
 use crate::sim::client::connection::Connection;
@@ -57,9 +57,9 @@ impl KnownCustomizations {
     }
 
     /// Follows what the core asks for.
-    pub fn perform(&mut self, effect: &Effect) -> Result<(), Violation> {
-        match effect {
-            Effect::FollowCustomizations { session, wanted } => {
+    pub fn perform(&mut self, command: &CustomizationCommand) -> Result<(), Violation> {
+        match command {
+            CustomizationCommand::Follow { session, wanted } => {
                 match self.followed.insert(*session, (**wanted).clone()) {
                     Some(before) if before == **wanted => Err(Violation::new(format!(
                         "what {} wants is asked for twice",
@@ -68,13 +68,12 @@ impl KnownCustomizations {
                     _ => Ok(()),
                 }
             }
-            Effect::ForgetCustomizations { session, .. } => match self.followed.remove(session) {
+            CustomizationCommand::Unfollow { session, .. } => match self.followed.remove(session) {
                 Some(_) => Ok(()),
                 None => Err(Violation::new(format!(
                     "{session:?} is forgotten, and was not followed"
                 ))),
             },
-            _ => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use innkeeper_core::agent::AuthRequirement;
 use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, WantedServers};
 use innkeeper_core::snapshot::State;
-use innkeeper_core::{ChannelId, ConnId, Effect, Failure, Input};
+use innkeeper_core::{ChannelId, ConnId, Failure, Input, McpCommand};
 use serde_json::{Value, json};
 
 use crate::sim::checks::agent_state::is_held;
@@ -27,20 +27,25 @@ impl KnownServers {
     }
 
     /// Follows what the core asks for.
-    pub fn perform(&mut self, effect: &Effect) -> Result<(), Violation> {
-        match effect {
-            Effect::WantMcpServers { session, wanted } => match self.wanted.insert(*session, (**wanted).clone()) {
-                Some(before) if before == **wanted => Err(Violation::new(format!(
-                    "servers of {} are asked for twice",
-                    wanted.session_uri
-                ))),
-                _ => Ok(()),
-            },
-            Effect::ForgetMcpServers { session } => match self.wanted.remove(session) {
+    pub fn perform(&mut self, command: &McpCommand) -> Result<(), Violation> {
+        match command {
+            McpCommand::SetDesiredServers { session, wanted } => {
+                match self.wanted.insert(*session, (**wanted).clone()) {
+                    Some(before) if before == **wanted => Err(Violation::new(format!(
+                        "servers of {} are asked for twice",
+                        wanted.session_uri
+                    ))),
+                    _ => Ok(()),
+                }
+            }
+            McpCommand::ReleaseServers { session } => match self.wanted.remove(session) {
                 Some(_) => Ok(()),
                 None => Err(Violation::new(format!("servers of {session:?} were never asked for"))),
             },
-            _ => Ok(()),
+            McpCommand::SetToken { .. }
+            | McpCommand::Request { .. }
+            | McpCommand::Notify { .. }
+            | McpCommand::ReadResource { .. } => Ok(()),
         }
     }
 }

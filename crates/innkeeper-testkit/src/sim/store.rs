@@ -9,7 +9,7 @@ use innkeeper_core::action::Durability;
 use innkeeper_core::agent::{SpanEnd, TurnSpan};
 use innkeeper_core::snapshot::{Snapshot, State};
 use innkeeper_core::stored::{ActionRecord, Batch, ListPage, Record, StoredSummary, restore};
-use innkeeper_core::{ChannelId, Effect, HostCore, Input, TurnStart};
+use innkeeper_core::{AgentCommand, ChannelId, Effect, HostCore, Input, JournalCommand, Publication, TurnStart};
 use innkeeper_host::journal::{Journal, Keep, MemoryJournal};
 
 use crate::mutation::JournalBug;
@@ -38,7 +38,7 @@ pub struct Store {
     /// The state when everything was durable, and after every batch since.
     timeline: Vec<HostState>,
     /// Requests of the core to the store.
-    due: Vec<Effect>,
+    due: Vec<JournalCommand>,
     /// Whether agents resume turns of an earlier process.
     pub(super) resumes: bool,
     /// The bug in what is kept, if there is one, and how often it had a chance.
@@ -101,7 +101,7 @@ impl Sim {
         let mut records = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Publish { uri, frame, author, .. } => {
+                Effect::Publish(Publication { uri, frame, author, .. }) => {
                     let is_streamed = || STREAMED.iter().any(|name| has(&frame.bytes, name));
                     if author.is_some() && frame.durability == Durability::Stream && !is_streamed() {
                         let said = String::from_utf8_lossy(&frame.bytes);
@@ -112,7 +112,7 @@ impl Sim {
                         frame: Arc::clone(frame),
                     }));
                 }
-                Effect::Keep(record) => records.push((**record).clone()),
+                Effect::Persist(record) => records.push((**record).clone()),
                 _ => {}
             }
         }
@@ -144,14 +144,22 @@ impl Sim {
         Ok(())
     }
 
-    /// Takes note that the core wants something of the store.
-    pub(super) fn ask_store(&mut self, effect: Effect) -> Result<(), Violation> {
+    /// Notes a command that the store answers with an input.
+    pub(super) fn ask_store(&mut self, command: JournalCommand) -> Result<(), Violation> {
+        match command {
+            JournalCommand::Load { .. } | JournalCommand::LoadTurns { .. } | JournalCommand::List { .. } => {}
+            // Runs import nothing and undo no deletion.
+            JournalCommand::Import { .. }
+            | JournalCommand::ListDeleted { .. }
+            | JournalCommand::UndoDeletion { .. }
+            | JournalCommand::PurgeDeleted { .. } => return Ok(()),
+        }
         match &mut self.store {
             Some(store) => {
-                store.due.push(effect);
+                store.due.push(command);
                 Ok(())
             }
-            None => Err(Violation::new(format!("there is no store to ask for {effect:?}"))),
+            None => Err(Violation::new(format!("there is no store to ask for {command:?}"))),
         }
     }
 
@@ -162,17 +170,17 @@ impl Sim {
         };
         // A store answers in any order; this one in the same order in every run.
         if store.due.len() > 1 {
-            store.due.sort_by_key(|effect| format!("{effect:?}"));
+            store.due.sort_by_key(|command| format!("{command:?}"));
         }
-        let Some(effect) = store.due.pop() else {
+        let Some(command) = store.due.pop() else {
             return Ok(None);
         };
-        answer(&store.journal, effect)
+        answer(&store.journal, command)
     }
 
     /// How many turns an agent is told of that are only in the store.
-    pub(super) fn stored_turns(&self, effect: &Effect) -> Result<usize, Violation> {
-        let (Effect::OpenChat(open), Some(store)) = (effect, &self.store) else {
+    pub(super) fn stored_turns(&self, command: &AgentCommand) -> Result<usize, Violation> {
+        let (AgentCommand::OpenChat(open), Some(store)) = (command, &self.store) else {
             return Ok(0);
         };
         let Some(TurnSpan { chat, end }) = &open.history.earlier else {
@@ -206,13 +214,13 @@ impl Sim {
     }
 }
 
-/// The answer of the store to a request.
-pub fn answer(journal: &MemoryJournal, effect: Effect) -> Result<Option<Input>, Violation> {
+/// The answer of the store to a command.
+pub fn answer(journal: &MemoryJournal, command: JournalCommand) -> Result<Option<Input>, Violation> {
     let turns = journal
         .turns()
         .ok_or_else(|| Violation::new("a journal without turns"))?;
-    let input = match effect {
-        Effect::Load { uri } => {
+    let input = match command {
+        JournalCommand::Load { uri } => {
             let stored = journal
                 .load(&uri)
                 .now_or_never()
@@ -226,7 +234,7 @@ pub fn answer(journal: &MemoryJournal, effect: Effect) -> Result<Option<Input>, 
                 outcome: Ok(restored.map(Box::new)),
             }
         }
-        Effect::LoadTurns { chat, uri, range } => {
+        JournalCommand::LoadTurns { chat, uri, range } => {
             let first = range.start;
             let read = turns.read(&uri, range).map_err(Violation::new)?;
             let decode = |json: &bytes::Bytes| serde_json::from_slice(json);
@@ -238,13 +246,16 @@ pub fn answer(journal: &MemoryJournal, effect: Effect) -> Result<Option<Input>, 
                 outcome: Ok(turns),
             }
         }
-        Effect::List { conn, id, page } => Input::Listed {
+        JournalCommand::List { conn, id, page } => Input::Listed {
             conn,
             id,
             outcome: Ok(list(journal, page.clone())),
             page,
         },
-        _ => return Ok(None),
+        JournalCommand::Import { .. }
+        | JournalCommand::ListDeleted { .. }
+        | JournalCommand::UndoDeletion { .. }
+        | JournalCommand::PurgeDeleted { .. } => return Ok(None),
     };
     Ok(Some(input))
 }

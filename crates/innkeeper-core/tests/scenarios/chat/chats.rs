@@ -3,7 +3,9 @@
 use ahp_types::commands::ChatSource;
 use innkeeper_core::agent::PastOutcome;
 use innkeeper_core::request::CreateChat;
-use innkeeper_core::{AgentEvent, AgentProfile, ConnId, CoreConfig, Effect, Failure, Input, Seq, TurnEnd};
+use innkeeper_core::{
+    AgentCommand, AgentEvent, AgentProfile, ConnId, CoreConfig, Effect, Failure, Input, Seq, TurnEnd,
+};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -343,7 +345,7 @@ fn cht10_an_initial_message_starts_the_first_turn_for_its_author() {
         state["title"], "first words",
         "a further chat is named after its first message"
     );
-    let Some(Effect::StartTurn { start, .. }) = stage.agent.last() else {
+    let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("no turn was started: {:?}", stage.agent.last());
     };
     assert_eq!(start.text, "first words");
@@ -380,7 +382,7 @@ fn cht10_while_the_session_comes_up_the_message_waits() {
     assert_eq!(answer["result"], Value::Null, "{answer}");
     assert!(stage.state(CHAT).get("activeTurn").is_none());
     let default = stage.agent.iter().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.chat),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
         _ => None,
     });
     let further = stage.last_opened().chat;

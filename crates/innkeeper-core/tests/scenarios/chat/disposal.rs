@@ -1,7 +1,7 @@
 //! Chats go, and what goes on beside their turns (CHT-21, CHT-24).
 
 use innkeeper_core::agent::BackgroundChange;
-use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Effect, Input};
+use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, Input};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -52,7 +52,7 @@ fn cht21_disposing_of_a_chat_ends_it_and_its_subagents_and_leaves_the_session_ri
     let closed = stage
         .agent
         .iter()
-        .filter(|effect| matches!(effect, Effect::CloseChat { .. }));
+        .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. })));
     assert_eq!(closed.count(), 3);
     assert_eq!(error(&stage.subscribe(conn, CHAT)).0, -32001);
     // Late words of the agent land nowhere.

@@ -3,7 +3,7 @@
 use ahp::reducers::apply_action_to_chat;
 use ahp_types::actions::StateAction;
 use ahp_types::state::ChatState;
-use innkeeper_core::{AgentEvent, AgentProfile, ConnId, CoreConfig, Effect, Seq, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentEvent, AgentProfile, ConnId, CoreConfig, Effect, Seq, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -317,7 +317,7 @@ fn trc02_a_running_turn_is_dropped_with_its_subagents_and_what_it_asked() {
     assert_eq!(stage.state(SESSION)["status"].as_u64().map(|bits| bits & 31), Some(1));
     assert_eq!(stage.cancelled(), [run, (subagent.chat, subagent.turn)]);
     assert!(
-        matches!(stage.agent.last(), Some(Effect::OpenChat(_))),
+        matches!(stage.agent.last(), Some(Effect::Agent(AgentCommand::OpenChat(_)))),
         "after the old one was stopped"
     );
     stage.says_in(run, AgentEvent::Text("late".into()));

@@ -1,7 +1,9 @@
 //! Chats move within and between sessions (CHT-16 to CHT-20).
 
 use innkeeper_core::request::MoveDestination;
-use innkeeper_core::{AgentEvent, AgentProfile, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd};
+use innkeeper_core::{
+    AgentCommand, AgentEvent, AgentProfile, BlobCommand, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd,
+};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -142,7 +144,7 @@ fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
     assert_eq!(stage.catalogue(SESSION).len(), 2);
     assert_eq!((stage.state(CHAT), stage.state(&subagent.chat_uri)), before);
     // Same directories, same back end; but what the chats refer to is kept elsewhere from now on (RES-03).
-    let [Effect::ChatsMoved(moved)] = &stage.agent[opened..] else {
+    let [Effect::Blobs(BlobCommand::CopyForMovedChats(moved))] = &stage.agent[opened..] else {
         panic!("{:?}", &stage.agent[opened..]);
     };
     assert_eq!((&*moved.from, &*moved.to), (SESSION, OTHER));
@@ -291,7 +293,10 @@ fn cht20_directories_go_along_or_the_chat_stays() {
     stage.turn(conn, CHAT, "t", "x");
     let answer = stage.move_chat(conn, CHAT, to(elsewhere, None));
     assert_eq!(answer["result"]["session"], elsewhere);
-    assert!(matches!(stage.agent.last(), Some(Effect::OpenChat(_))));
+    assert!(matches!(
+        stage.agent.last(),
+        Some(Effect::Agent(AgentCommand::OpenChat(_)))
+    ));
     let open = stage.last_opened();
     assert_eq!(&*open.chat_uri, CHAT);
     assert_eq!(open.working_directories, ["file:///z"]);

@@ -1,7 +1,7 @@
 //! What agents are told of the past and of what comes with a message (CHT-06, TURN-17 to TURN-19).
 
 use innkeeper_core::agent::{Attachment, PastOutcome, ToolResult, ToolStep};
-use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Effect, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -81,7 +81,7 @@ fn attach(stage: &mut Stage, conn: ConnId, chat: &str, turn: &str, attachments: 
 
 fn attached(stage: &Stage) -> Vec<Attachment> {
     match stage.agent.last() {
-        Some(Effect::StartTurn { start, .. }) => start.attachments.clone(),
+        Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) => start.attachments.clone(),
         other => panic!("no turn was started: {other:?}"),
     }
 }

@@ -1,7 +1,9 @@
 //! Subagents: chats that a tool call starts (CHT-12 to CHT-14, CHT-24, CHT-25).
 
 use innkeeper_core::agent::{BackgroundChange, ToolContent, ToolReply, ToolResult, ToolStep};
-use innkeeper_core::{AgentEvent, ChannelId, ConnId, CoreConfig, Effect, Failure, Input, Reply, TurnEnd, TurnKey};
+use innkeeper_core::{
+    AgentCommand, AgentEvent, ChannelId, ConnId, CoreConfig, Effect, Failure, Input, Reply, TurnEnd, TurnKey,
+};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -64,7 +66,7 @@ fn cht12_call_and_subagent_name_each_other() {
     assert_eq!(*subagent.chat_uri, *name);
     assert_eq!(subagent.parent, run);
     assert!(
-        matches!(stage.agent.last(), Some(Effect::StartSubagent(_))),
+        matches!(stage.agent.last(), Some(Effect::Agent(AgentCommand::StartSubagent(_)))),
         "side effects come last"
     );
     let state = stage.state(&subagent.chat_uri);
@@ -121,7 +123,7 @@ fn cht12_several_subagents_of_one_call_have_chats_of_their_own() {
 
 fn refusal(stage: &Stage) -> &str {
     match stage.agent.last() {
-        Some(Effect::Reply { reply, .. }) => match &**reply {
+        Some(Effect::Agent(AgentCommand::Reply { reply, .. })) => match &**reply {
             Reply::NotSpawned { reason, .. } => reason,
             other => panic!("not a refusal: {other:?}"),
         },
@@ -217,7 +219,7 @@ fn cht12_a_question_two_subagents_down_reaches_whoever_watches_the_session() {
     });
     stage.dispatch(conn, &inner.chat_uri, 1, confirm);
     let decided = stage.agent.iter().any(|effect| match effect {
-        Effect::Reply { chat, turn, reply } => {
+        Effect::Agent(AgentCommand::Reply { chat, turn, reply }) => {
             (*chat, *turn) == inner_run
                 && matches!(&**reply, Reply::Tool { call, reply: ToolReply::Decided(decision) } if call == "delete" && decision.approved)
         }

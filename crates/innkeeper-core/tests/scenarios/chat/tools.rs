@@ -5,7 +5,7 @@ use innkeeper_core::agent::{
     ToolContent, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 use innkeeper_core::request::Authenticate;
-use innkeeper_core::{Command, CoreConfig, Effect, Reply, TurnEnd};
+use innkeeper_core::{AgentCommand, Command, CoreConfig, Effect, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::working_agent::*;
@@ -626,7 +626,7 @@ fn a_turn_that_produces_too_much_tool_output_is_ended() {
         stage
             .agent
             .iter()
-            .any(|effect| matches!(effect, Effect::CancelTurn { .. }))
+            .any(|effect| matches!(effect, Effect::Agent(AgentCommand::CancelTurn { .. })))
     );
 }
 

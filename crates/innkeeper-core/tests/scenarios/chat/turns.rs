@@ -1,6 +1,6 @@
 //! Turns: one at a time, each with one end (TURN, PEND).
 
-use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Effect, Failure, Input, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, Failure, Input, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -63,7 +63,10 @@ fn turn03_e10_e19_turn14_the_echo_comes_first_then_each_part_before_its_text() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.inbox(conn);
     stage.start_turn(conn, &chat, "t");
-    assert!(matches!(stage.agent.last(), Some(Effect::StartTurn { .. })));
+    assert!(matches!(
+        stage.agent.last(),
+        Some(Effect::Agent(AgentCommand::StartTurn { .. }))
+    ));
     stage.says(AgentEvent::Reasoning("let me see".into()));
     stage.says(AgentEvent::Text("Hel".into()));
     stage.says(AgentEvent::Text("lo".into()));
@@ -141,7 +144,10 @@ fn turn11_dsp16_a_cancel_ends_the_turn_stops_the_agent_and_a_second_one_is_refus
     );
     assert_eq!(reason(&mut stage, conn), "another turn is running, not this one");
     stage.dispatch(conn, &chat, 3, cancel.clone());
-    assert!(matches!(stage.agent.last(), Some(Effect::CancelTurn { .. })));
+    assert!(matches!(
+        stage.agent.last(),
+        Some(Effect::Agent(AgentCommand::CancelTurn { .. }))
+    ));
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "cancelled");
     assert!(
         stage.state(&chat).get("activity").is_none(),
@@ -173,7 +179,7 @@ fn turn12_turn13_only_a_resumable_error_of_the_latest_turn_can_be_resumed() {
     stage.dispatch(conn, &chat, 3, resume("one"));
     assert!(reason(&mut stage, conn).contains("only the latest turn"));
     stage.dispatch(conn, &chat, 4, resume("two"));
-    let Some(Effect::StartTurn { start, .. }) = stage.agent.last() else {
+    let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("the agent goes on")
     };
     assert!(start.resume && start.turn_id == "two" && start.text == "hi");
@@ -264,7 +270,10 @@ fn a_turn_of_too_many_parts_is_ended_by_the_host() {
     for _ in 0..3 {
         stage.says(AgentEvent::Notice("more".into()));
     }
-    assert!(matches!(stage.agent.last(), Some(Effect::CancelTurn { .. })));
+    assert!(matches!(
+        stage.agent.last(),
+        Some(Effect::Agent(AgentCommand::CancelTurn { .. }))
+    ));
     let turn = stage.state(&chat)["turns"][0].clone();
     assert_eq!(turn["state"], "error");
     assert_eq!(turn["responseParts"][2]["error"]["errorType"], "tooManyParts");
@@ -283,7 +292,10 @@ fn going_down_cancels_what_runs_and_refuses_what_is_new() {
     stage.start_turn(conn, &other, "t");
     stage.handle(Input::ShutDown);
     assert_eq!(stage.state(&other)["turns"][0]["state"], "cancelled");
-    assert!(matches!(stage.agent.last(), Some(Effect::CancelTurn { .. })));
+    assert!(matches!(
+        stage.agent.last(),
+        Some(Effect::Agent(AgentCommand::CancelTurn { .. }))
+    ));
     stage.inbox(conn);
     for action in [
         stage.turn_started("new"),
@@ -394,7 +406,7 @@ fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
     });
     stage.accepted(conn, &chat, json!({ "type": "chat/turnResume", "turnId": "t" }));
     let start = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => Some(start),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start),
         _ => None,
     });
     assert_eq!(start.expect("a turn").calls_before, [working_agent::CALL]);
@@ -408,7 +420,7 @@ fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
     stage.handle(Input::ChatLost { chat: id });
     let opened = |stage: &Stage| {
         let opens = stage.agent.iter().filter_map(|effect| match effect {
-            Effect::OpenChat(open) => Some(open.history.recent.len()),
+            Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.history.recent.len()),
             _ => None,
         });
         opens.collect::<Vec<_>>()

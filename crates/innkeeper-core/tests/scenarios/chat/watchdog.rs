@@ -1,7 +1,7 @@
 //! An agent that says nothing is seen to say nothing, and not for ever.
 
 use innkeeper_core::agent::ToolStep;
-use innkeeper_core::{AgentEvent, CoreConfig, Effect, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentEvent, CoreConfig, Effect, TurnEnd};
 use serde_json::Value;
 
 use crate::harness::working_agent::*;
@@ -47,7 +47,7 @@ fn a_silent_turn_says_so_and_is_ended_in_the_end() {
         stage
             .agent
             .iter()
-            .any(|effect| matches!(effect, Effect::CancelTurn { .. }))
+            .any(|effect| matches!(effect, Effect::Agent(AgentCommand::CancelTurn { .. })))
     );
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use innkeeper_core::agent::{Attachment, SpanEnd, TurnSpan};
 use innkeeper_core::request::{Command, CreateChat};
-use innkeeper_core::{ConnId, CoreConfig, Effect, Input, RequestId, TurnEnd, Wire};
+use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Delivery, Effect, Input, RequestId, TurnEnd, Wire};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -85,7 +85,7 @@ fn page01_turns_that_cannot_be_read_are_an_error_and_not_a_gap() {
     let mut effects = Vec::new();
     stage.core.handle(stage.now, failed, &mut effects);
     stage.core.handle(stage.now, request(2), &mut effects);
-    let [Effect::Send { message, .. }] = &effects[..] else {
+    let [Effect::Deliver(Delivery::Send { message, .. })] = &effects[..] else {
         panic!("{effects:?}");
     };
     let answer = message.clone().into_wire().to_bytes().expect("encoded");
@@ -171,7 +171,7 @@ fn turn18_an_attached_chat_is_read_for_the_agent_alone() {
     };
     assert_eq!(stage.spans, [through]);
     assert!(stage.loads.is_empty());
-    let Some(Effect::StartTurn { start, .. }) = stage.agent.last() else {
+    let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("no turn was started");
     };
     let Attachment::Chat { label, transcript, .. } = &start.attachments[1] else {
@@ -270,7 +270,7 @@ fn only_answers_that_are_small_and_in_memory_are_encoded_in_one_piece() {
         };
         stage.core.handle(stage.now, request, &mut effects);
         match effects.pop() {
-            Some(Effect::Send { message, .. }) => message.into_wire(),
+            Some(Effect::Deliver(Delivery::Send { message, .. })) => message.into_wire(),
             other => panic!("{other:?}"),
         }
     };

@@ -1,7 +1,7 @@
 //! Clients that take part in a session, and the tools they bring (ACT).
 
 use innkeeper_core::agent::{ToolReply, ToolStep};
-use innkeeper_core::{ConnId, CoreConfig, Effect, Input, Reply};
+use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Effect, Input, Reply};
 use serde_json::{Value, json};
 
 use crate::harness::working_agent::*;
@@ -287,7 +287,7 @@ fn act11_calls_fail_in_every_chat_of_the_session_and_in_no_other() {
 
 fn tools_of(stage: &Stage) -> Vec<(String, String, String)> {
     let start = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => Some(start),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start),
         _ => None,
     });
     let tools = start.expect("a turn").client_tools.iter();

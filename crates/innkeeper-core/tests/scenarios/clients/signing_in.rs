@@ -5,7 +5,8 @@ use ahp_types::state::ProtectedResourceMetadata;
 use innkeeper_core::agent::{AuthRequirement, Contributor, Secret, ToolReply, ToolStart, ToolStep};
 use innkeeper_core::request::{Authenticate, CreateChat};
 use innkeeper_core::{
-    AgentEvent, AgentProfile, Command, ConnId, CoreConfig, Effect, Failure, Input, Reply, Seq, TurnEnd, TurnStart,
+    AgentCommand, AgentEvent, AgentProfile, Command, ConnId, CoreConfig, Effect, Failure, Input, Reply, Seq, TurnEnd,
+    TurnStart,
 };
 use serde_json::{Value, json};
 
@@ -61,7 +62,7 @@ impl Stage {
     /// The turns that agents were handed, oldest first.
     fn started(&self) -> Vec<&TurnStart> {
         let started = self.agent.iter().filter_map(|effect| match effect {
-            Effect::StartTurn { start, .. } => Some(&**start),
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(&**start),
             _ => None,
         });
         started.collect()
@@ -270,7 +271,7 @@ fn auth09_a_turn_that_an_agent_began_is_resumed_as_what_it_is() {
     let opened = stage
         .agent
         .iter()
-        .filter(|effect| matches!(effect, Effect::OpenChat(_)));
+        .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::OpenChat(_))));
     assert_eq!(opened.count(), 1);
     stage.dispatch(conn, &chat, 3, resume("t1"));
     assert!(stage.started().last().expect("resumed").resume);
@@ -293,7 +294,9 @@ fn auth09_words_that_an_agent_has_not_heard_are_in_the_history_it_is_opened_with
     stage.turn(conn, &chat, "t4", "ok");
     let again = stage.agent[opened..].iter();
     assert!(
-        !again.into_iter().any(|effect| matches!(effect, Effect::OpenChat(_))),
+        !again
+            .into_iter()
+            .any(|effect| matches!(effect, Effect::Agent(AgentCommand::OpenChat(_)))),
         "once is enough"
     );
 }

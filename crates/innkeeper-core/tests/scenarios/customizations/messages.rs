@@ -1,7 +1,7 @@
 //! What clients bring, and which agents messages may choose.
 
 use innkeeper_core::customization::ClientPlugin;
-use innkeeper_core::{AgentProfile, ClientId, Effect, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentProfile, ClientId, Effect, TurnEnd};
 use serde_json::{Value, json};
 
 use super::publishing::off;
@@ -243,7 +243,7 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
     let started = choosing(&stage, "t", &agent_uri("quiet"));
     stage.dispatch(conn, &chat, 1, started);
     let chosen = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => start.agent.clone(),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => start.agent.clone(),
         _ => None,
     });
     assert_eq!(chosen, Some(agent_uri("quiet")));
@@ -315,7 +315,7 @@ fn case_78_a_message_that_waited_for_an_agent_that_is_gone_fails_and_the_session
     let opened = stage
         .agent
         .iter()
-        .filter(|effect| matches!(effect, Effect::OpenChat(_)))
+        .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::OpenChat(_))))
         .count();
     assert_eq!(opened, 2, "its agent is told of the turn that it has not heard of");
     stage.ends(TurnEnd::Complete);

@@ -1,6 +1,6 @@
 //! What a client says about a plugin that it publishes.
 
-use innkeeper_core::Effect;
+use innkeeper_core::{CustomizationCommand, Effect};
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +22,7 @@ fn found() -> Value {
 }
 
 fn follows(stage: &Stage) -> usize {
-    let is_follow = |effect: &&Effect| matches!(effect, Effect::FollowCustomizations { .. });
+    let is_follow = |effect: &&Effect| matches!(effect, Effect::Customizations(CustomizationCommand::Follow { .. }));
     stage.agent.iter().filter(is_follow).count()
 }
 

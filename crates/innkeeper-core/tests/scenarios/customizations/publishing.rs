@@ -1,6 +1,6 @@
 //! What is found is published, and nothing else.
 
-use innkeeper_core::{CoreConfig, Effect};
+use innkeeper_core::{AgentCommand, BlobCommand, CoreConfig, CustomizationCommand, Effect};
 use serde_json::{Value, json};
 
 use super::*;
@@ -227,7 +227,7 @@ fn cus_a_list_that_is_too_long_in_bytes_keeps_its_containers() {
 /// What the latest turn was told is off.
 pub fn off(stage: &Stage) -> Vec<String> {
     let latest = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => Some(start.switched_off.iter().cloned().collect()),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.switched_off.iter().cloned().collect()),
         _ => None,
     });
     latest.expect("a turn was started")
@@ -244,7 +244,7 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
     let follows = |stage: &Stage| {
         let effects = stage.agent.iter();
         effects
-            .filter(|effect| matches!(effect, Effect::FollowCustomizations { .. }))
+            .filter(|effect| matches!(effect, Effect::Customizations(CustomizationCommand::Follow { .. })))
             .count()
     };
     assert_eq!(follows(&stage), 1, "whoever listens changes nothing about it");
@@ -255,9 +255,16 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
         "file:///other"
     );
     stage.dispose(conn, SESSION);
-    let ends = |effect: &&Effect| !matches!(effect, Effect::CloseChat { .. } | Effect::SessionGone { .. });
+    let ends = |effect: &&Effect| {
+        !matches!(
+            effect,
+            Effect::Agent(AgentCommand::CloseChat { .. }) | Effect::Blobs(BlobCommand::DeleteSession { .. })
+        )
+    };
     let last = stage.agent.iter().rev().find(ends);
-    assert!(matches!(last, Some(Effect::ForgetCustomizations { session, .. }) if *session == id));
+    assert!(
+        matches!(last, Some(Effect::Customizations(CustomizationCommand::Unfollow { session, .. })) if *session == id)
+    );
     stage.inbox(conn);
     stage.handle(Input::CustomizationsFound {
         session: id,

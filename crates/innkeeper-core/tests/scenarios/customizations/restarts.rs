@@ -1,6 +1,6 @@
 //! What outlives the process, and what a session shows that comes back from the store.
 
-use innkeeper_core::{CoreConfig, Effect};
+use innkeeper_core::{CoreConfig, CustomizationCommand, Effect};
 use serde_json::{Value, json};
 
 use super::*;
@@ -112,7 +112,7 @@ fn cus16_a_session_that_was_away_learns_what_was_decided_meanwhile() {
     let forgotten = stage
         .agent
         .iter()
-        .any(|effect| matches!(effect, Effect::ForgetCustomizations { session, .. } if *session == followed));
+        .any(|effect| matches!(effect, Effect::Customizations(CustomizationCommand::Unfollow { session, .. }) if *session == followed));
     assert!(forgotten, "nobody looks for what nobody uses");
     assert!(stage.core.snapshot(SESSION).is_none());
     stage.session_in_workspace(conn, "ahp-session:/two");

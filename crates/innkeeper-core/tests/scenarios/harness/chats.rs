@@ -6,7 +6,8 @@ use innkeeper_core::agent::{
 };
 use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe};
 use innkeeper_core::{
-    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, Subagent, TurnEnd, TurnKey,
+    AgentCommand, AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, Subagent, TurnEnd,
+    TurnKey,
 };
 use serde_json::Value;
 
@@ -114,7 +115,7 @@ impl Stage {
 
     fn subagents(&self) -> Vec<Subagent> {
         let subagents = self.agent.iter().filter_map(|effect| match effect {
-            Effect::StartSubagent(subagent) => Some(Subagent::clone(subagent)),
+            Effect::Agent(AgentCommand::StartSubagent(subagent)) => Some(Subagent::clone(subagent)),
             _ => None,
         });
         subagents.collect()
@@ -123,7 +124,7 @@ impl Stage {
     /// The runs that were stopped, oldest first.
     pub fn cancelled(&self) -> Vec<(ChannelId, TurnKey)> {
         let cancelled = self.agent.iter().filter_map(|effect| match effect {
-            Effect::CancelTurn { chat, turn } => Some((*chat, *turn)),
+            Effect::Agent(AgentCommand::CancelTurn { chat, turn }) => Some((*chat, *turn)),
             _ => None,
         });
         cancelled.collect()
@@ -132,7 +133,7 @@ impl Stage {
     /// The latest request to open a chat.
     pub fn last_opened(&self) -> &innkeeper_core::OpenChat {
         let open = self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::OpenChat(open) => Some(open),
+            Effect::Agent(AgentCommand::OpenChat(open)) => Some(open),
             _ => None,
         });
         open.expect("a chat was opened")

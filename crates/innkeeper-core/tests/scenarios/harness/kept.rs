@@ -7,7 +7,7 @@ use bytes::Bytes;
 use innkeeper_core::stored::{
     Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, Unreadable, mark_imported, restore,
 };
-use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq, StorageMode};
+use innkeeper_core::{CoreConfig, Effect, HostCore, Input, JournalCommand, Opening, Publication, Seq, StorageMode};
 
 use super::{ROOT, Stage, able};
 
@@ -29,7 +29,7 @@ pub struct Kept {
 impl Kept {
     pub fn keep(&mut self, effect: &Effect) {
         match effect {
-            Effect::Publish { uri, frame, .. } => self.log.push(StoredFrame {
+            Effect::Publish(Publication { uri, frame, .. }) => self.log.push(StoredFrame {
                 channel: Arc::clone(uri),
                 first: frame.seq,
                 seq: frame.seq,
@@ -37,7 +37,7 @@ impl Kept {
                 at_ms: 0,
                 bytes: frame.bytes.clone().into(),
             }),
-            Effect::Keep(record) => match &**record {
+            Effect::Persist(record) => match &**record {
                 Record::Root {
                     seq,
                     document,
@@ -191,7 +191,7 @@ impl Stage {
 
     /// What the store gives back that was asked for.
     pub(super) fn loaded(&mut self, effect: &Effect) -> Option<Input> {
-        let Effect::Load { uri } = effect else {
+        let Effect::Journal(JournalCommand::Load { uri }) = effect else {
             return None;
         };
         let turns = Arc::clone(&self.turns) as Arc<dyn TurnSource>;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use innkeeper_core::agent::{Attachment, PastTurn, SpanEnd, TurnSpan};
 use innkeeper_core::chat_state::TurnChanges;
 use innkeeper_core::stored::TurnSource;
-use innkeeper_core::{Effect, Input, past_turn, was_heard};
+use innkeeper_core::{AgentCommand, Effect, Input, past_turn, was_heard};
 
 use super::Stage;
 
@@ -121,14 +121,14 @@ impl Stage {
     /// Reads for an agent what it is told, as its driver does.
     pub(super) fn tell(&mut self, effect: &mut Effect) {
         match effect {
-            Effect::OpenChat(open) => {
+            Effect::Agent(AgentCommand::OpenChat(open)) => {
                 if let Some(span) = open.history.earlier.take() {
                     let earlier = self.turns.told(&span).expect("stored");
                     self.spans.push(span);
                     open.history.recent.splice(..0, earlier);
                 }
             }
-            Effect::StartTurn { start, .. } => {
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
                 for unread in std::mem::take(&mut start.unread_chats) {
                     let place = &mut start.attachments[unread.attachment];
                     if let (Some(transcript), Attachment::Text { label, .. }) = (self.turns.told(&unread.span), &place)

@@ -4,7 +4,7 @@ use innkeeper_core::agent::{
     Confirmation, Contributor, Decision, Permission, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 use innkeeper_core::request::CreateSession;
-use innkeeper_core::{AgentEvent, ClientId, Command, ConnId, CoreConfig, Effect, Reply};
+use innkeeper_core::{AgentCommand, AgentEvent, ClientId, Command, ConnId, CoreConfig, Effect, Reply};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -143,7 +143,7 @@ impl Stage {
     pub fn all_replies(&mut self) -> Vec<Reply> {
         let mut replies = Vec::new();
         self.agent.retain(|effect| match effect {
-            Effect::Reply { reply, .. } => {
+            Effect::Agent(AgentCommand::Reply { reply, .. }) => {
                 replies.push((**reply).clone());
                 false
             }

@@ -19,14 +19,16 @@ impl Stage {
     /// What became of the latest request that got no turn of its own.
     fn app_outcome(&self) -> Option<(String, AppTurn)> {
         self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::AppTurn { request, outcome } => Some((request.clone(), outcome.clone())),
+            Effect::Agent(AgentCommand::ResolveAppRequest { request, outcome }) => {
+                Some((request.clone(), outcome.clone()))
+            }
             _ => None,
         })
     }
 
     fn last_start(&self) -> Option<Option<String>> {
         self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::StartTurn { start, .. } => Some(start.app_request.clone()),
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.app_request.clone()),
             _ => None,
         })
     }

@@ -200,7 +200,7 @@ fn mcp01_more_servers_than_a_session_may_run_say_so() {
 fn mcp01_servers_go_with_their_session() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     stage.dispose(conn, SESSION);
-    let forgotten = |effect: &Effect| matches!(effect, Effect::ForgetMcpServers { .. });
+    let forgotten = |effect: &Effect| matches!(effect, Effect::Mcp(McpCommand::ReleaseServers { .. }));
     assert!(stage.agent.iter().any(forgotten));
 }
 

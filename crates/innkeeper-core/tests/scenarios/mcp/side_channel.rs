@@ -38,11 +38,11 @@ impl Stage {
         let id = RequestId::number(999);
         let command = Command::Mcp(Box::new(request));
         self.handle(Input::Request { conn, id, command });
-        if let Some(Effect::AskMcpServer { conn: to, .. }) = self.agent.last()
+        if let Some(Effect::Mcp(McpCommand::Request { conn: to, .. })) = self.agent.last()
             && *to == conn
-            && let Some(Effect::AskMcpServer { what, .. }) = self.agent.pop()
+            && let Some(Effect::Mcp(McpCommand::Request { message, .. })) = self.agent.pop()
         {
-            return Ok(*what);
+            return Ok(*message);
         }
         Err(self.inbox(conn).pop().expect("an answer"))
     }
@@ -176,10 +176,13 @@ fn mcp15_what_apps_log_is_handed_on() {
         conn,
         request: said(&channel),
     });
-    let Some(Effect::TellMcpServer { what, .. }) = stage.agent.pop() else {
+    let Some(Effect::Mcp(McpCommand::Notify { message, .. })) = stage.agent.pop() else {
         panic!("nothing is handed on");
     };
-    assert_eq!((what.server.as_str(), what.method), ("inner", "notifications/message"));
+    assert_eq!(
+        (message.server.as_str(), message.method),
+        ("inner", "notifications/message")
+    );
     let before = stage.agent.len();
     stage.handle(Input::McpNotification {
         conn,

@@ -53,7 +53,7 @@ impl Stage {
     /// The tokens that were handed on or taken away, oldest first.
     pub fn tokens(&self) -> Vec<(&str, Option<&ServerToken>)> {
         let tokens = self.agent.iter().filter_map(|effect| match effect {
-            Effect::McpToken { resource, change, .. } => Some((
+            Effect::Mcp(McpCommand::SetToken { resource, change, .. }) => Some((
                 resource.as_str(),
                 match change {
                     TokenChange::Given(token) => Some(&**token),
@@ -68,7 +68,7 @@ impl Stage {
     /// What became of a token last.
     pub fn last_change(&self) -> Option<&TokenChange> {
         self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::McpToken { change, .. } => Some(change),
+            Effect::Mcp(McpCommand::SetToken { change, .. }) => Some(change),
             _ => None,
         })
     }
@@ -367,7 +367,7 @@ fn waits(stage: &mut Stage, wanted: AuthRequirement) {
 
 fn heard(stage: &Stage) -> Vec<ToolReply> {
     let replies = stage.agent.iter().filter_map(|effect| match effect {
-        Effect::Reply { reply, .. } => match &**reply {
+        Effect::Agent(AgentCommand::Reply { reply, .. }) => match &**reply {
             Reply::Tool { reply, .. } => Some(reply.clone()),
             _ => None,
         },
@@ -385,8 +385,8 @@ fn mcp10_auth10_a_token_for_a_call_is_the_servers_as_well_and_comes_there_first(
         .agent
         .iter()
         .filter_map(|effect| match effect {
-            Effect::McpToken { .. } => Some("server"),
-            Effect::Reply { .. } => Some("call"),
+            Effect::Mcp(McpCommand::SetToken { .. }) => Some("server"),
+            Effect::Agent(AgentCommand::Reply { .. }) => Some("call"),
             _ => None,
         })
         .collect();

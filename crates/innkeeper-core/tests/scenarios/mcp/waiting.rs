@@ -85,7 +85,7 @@ fn mcp03_a_turn_that_waits_can_be_cancelled() {
     let opened = stage.agent.len();
     stage.start_turn(conn, &chat, "t2");
     assert_eq!(stage.handed_over(), 1);
-    let opens = |effect: &Effect| matches!(effect, Effect::OpenChat(open) if open.history != PastTurns::default());
+    let opens = |effect: &Effect| matches!(effect, Effect::Agent(AgentCommand::OpenChat(open)) if open.history != PastTurns::default());
     assert!(
         stage.agent[opened..].iter().any(opens),
         "TRC-05: its agent hears of the first one now"

@@ -1,7 +1,7 @@
 //! Looking for a directory to work in: where clients start, and what they see without asking first.
 
 use innkeeper_core::resource::{BrowsePolicy, Reach, ResourceOp, WatchSpec};
-use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, Scope};
+use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope};
 use serde_json::Value;
 
 use crate::harness::Stage;
@@ -30,7 +30,10 @@ fn reaches(stage: &mut Stage, conn: ConnId, command: Command) -> Vec<Reach> {
     let id = RequestId::number(700);
     stage.handle(Input::Request { conn, id, command });
     match stage.agent.pop() {
-        Some(Effect::Resource { reaches, .. } | Effect::OpenWatch { reaches, .. }) => reaches,
+        Some(
+            Effect::Resources(ResourceCommand::Perform { reaches, .. })
+            | Effect::Resources(ResourceCommand::OpenWatch { reaches, .. }),
+        ) => reaches,
         other => panic!("nothing was asked of anybody: {other:?}"),
     }
 }

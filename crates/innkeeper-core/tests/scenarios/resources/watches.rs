@@ -3,7 +3,9 @@
 
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchSpec};
-use innkeeper_core::{ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, Scope};
+use innkeeper_core::{
+    ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{SESSION, Stage, announce, error, new_session};
@@ -56,13 +58,13 @@ fn open(stage: &mut Stage, conn: ConnId, uri: &str) -> Watch {
         id: RequestId::number(900),
         command: Command::WatchResource(Box::new(spec)),
     });
-    let Some(Effect::OpenWatch {
+    let Some(Effect::Resources(ResourceCommand::OpenWatch {
         id,
         watch,
         spec,
         reaches,
         ..
-    }) = stage.agent.pop()
+    })) = stage.agent.pop()
     else {
         panic!("nothing is watched: {:?}", stage.inbox(conn))
     };
@@ -97,7 +99,7 @@ fn is_told(stage: &mut Stage, watch: &Watch, conn: ConnId) -> bool {
 
 fn is_released(stage: &mut Stage, watch: &Watch) -> bool {
     let mut effects = stage.agent.iter();
-    effects.any(|effect| matches!(effect, Effect::CloseWatch { watch: number } if *number == watch.number))
+    effects.any(|effect| matches!(effect, Effect::Resources(ResourceCommand::CloseWatch { watch: number }) if *number == watch.number))
 }
 
 #[test]

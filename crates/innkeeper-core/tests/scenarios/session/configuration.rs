@@ -3,7 +3,7 @@
 use ahp_types::commands::{ResolveSessionConfigResult, SessionConfigCompletionsResult};
 use innkeeper_core::agent::{Choice, CommandInfo, Setting, SettingKind};
 use innkeeper_core::request::{Completions, CreateSession, SessionSetup, SettingQuery};
-use innkeeper_core::{AgentProfile, Command, ConnId, CoreConfig, Effect, LookUp, Seq};
+use innkeeper_core::{AgentCommand, AgentProfile, Command, CompletionQuery, ConnId, CoreConfig, Effect, Seq};
 use serde_json::{Map, Value, json};
 
 use crate::harness::{ROOT, SESSION, Stage, agent, error, new_session};
@@ -185,7 +185,7 @@ fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
         property: "remote".to_owned(),
         query: "x".to_owned(),
     };
-    let LookUp::SettingValues { values: told, .. } =
+    let CompletionQuery::SettingValue { values: told, .. } =
         stage.look_up(conn, Command::SessionConfigCompletions(Box::new(asked)))
     else {
         panic!("the agent is asked");
@@ -327,7 +327,7 @@ fn cmp06_choices_are_filtered_and_searches_are_looked_up() {
         assert_eq!(values(answer), expected, "{property} {typed:?}");
     }
     for (property, typed) in [("branch", "fea"), ("remote", "")] {
-        let expected = LookUp::SettingValues {
+        let expected = CompletionQuery::SettingValue {
             provider: "planner".to_owned(),
             property: property.to_owned(),
             query: typed.to_owned(),
@@ -390,7 +390,7 @@ fn cmp09_a_session_is_created_with_checked_values_only() {
         (&json!("b"), &json!("autoApprove"), &json!("low"))
     );
     let told = stage.agent.iter().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.settings.clone()),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.settings.clone()),
         _ => None,
     });
     assert_eq!(told.expect("a chat was opened")["branch"], "b");
@@ -483,7 +483,7 @@ fn cmp01_completions_are_looked_up_for_a_chat_or_for_its_session() {
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({ "branch": "b" }), &["file:///srv/project"]);
     let chat = innkeeper_core::uri::default_chat(SESSION);
-    let expected = LookUp::Completions {
+    let expected = CompletionQuery::Message {
         provider: "planner".to_owned(),
         chat_uri: chat.as_str().into(),
         working_directories: vec!["file:///srv/project".to_owned()],

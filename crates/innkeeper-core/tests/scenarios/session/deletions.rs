@@ -2,7 +2,7 @@
 
 use innkeeper_core::request::OnlyIf;
 use innkeeper_core::stored::ImportedSession;
-use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Seq};
+use innkeeper_core::{BlobCommand, Command, ConnId, CoreConfig, Effect, Input, JournalCommand, Seq};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -29,7 +29,7 @@ fn stage() -> (Stage, ConnId, String) {
 
 fn gone(stage: &Stage) -> Vec<String> {
     let gone = stage.agent.iter().filter_map(|effect| match effect {
-        Effect::SessionGone { uri } => Some(uri.to_string()),
+        Effect::Blobs(BlobCommand::DeleteSession { uri }) => Some(uri.to_string()),
         _ => None,
     });
     gone.collect()
@@ -81,7 +81,7 @@ fn ses37_a_restored_session_joins_the_others_and_is_whole() {
         id: innkeeper_core::RequestId::number(77),
         command: Command::RestoreSession { uri },
     });
-    let Some(Effect::UndoDeletion { id, uri, .. }) = stage.agent.pop() else {
+    let Some(Effect::Journal(JournalCommand::UndoDeletion { id, uri, .. })) = stage.agent.pop() else {
         panic!("the store is asked");
     };
     assert_eq!(uri, SESSION);
@@ -170,7 +170,7 @@ fn ses38_what_was_deleted_long_ago_is_looked_for_at_the_start_and_every_hour() {
     let mut stage = Stage::opening(Kept::default(), config());
     let purges = |stage: &Stage| -> Vec<i64> {
         let purges = stage.agent.iter().filter_map(|effect| match effect {
-            Effect::PurgeDeleted { before_ms } => Some(*before_ms),
+            Effect::Journal(JournalCommand::PurgeDeleted { before_ms }) => Some(*before_ms),
             _ => None,
         });
         purges.collect()

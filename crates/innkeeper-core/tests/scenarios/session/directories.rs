@@ -1,7 +1,7 @@
 //! Where sessions and chats work.
 
 use ahp_types::state::{AgentCapabilities, MultipleWorkingDirectoriesCapability};
-use innkeeper_core::{AgentProfile, CoreConfig, Effect, Seq, TurnEnd};
+use innkeeper_core::{AgentCommand, AgentProfile, CoreConfig, Effect, Seq, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::{SESSION, Stage, agent};
@@ -153,7 +153,7 @@ fn ses25_a_directory_is_not_replaced_under_a_running_turn() {
     assert_eq!(stage.refusal(conn), None);
     stage.start_turn(conn, &chat, "u");
     let start = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => Some(start.working_directories.clone()),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.working_directories.clone()),
         _ => None,
     });
     assert_eq!(start.expect("the turn starts"), ["file:///a", "file:///c"]);

@@ -1,6 +1,6 @@
 //! Sessions in which nobody has written anything yet (SES-34 to SES-36).
 
-use innkeeper_core::{ConnId, CoreConfig, Effect, Input};
+use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Effect, Input};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -112,7 +112,7 @@ fn ses35_a_draft_goes_with_its_last_subscriber_after_the_grace() {
     let closed = stage
         .agent
         .iter()
-        .filter(|effect| matches!(effect, Effect::CloseChat { .. }));
+        .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. })));
     assert_eq!(closed.count(), 1, "its agent ends with it");
     assert_eq!(stage.inbox(watcher), Vec::<Value>::new(), "nobody knew of it");
 }

@@ -1,7 +1,7 @@
 //! What the host can be set up with.
 
 use ahp_types::state::{ConfigSchema, SessionModelInfo};
-use innkeeper_core::{AgentProfile, CoreConfig, Effect, Principal, Scope};
+use innkeeper_core::{AgentCommand, AgentProfile, CoreConfig, Effect, Principal, Scope};
 use serde_json::json;
 
 use crate::harness::{ROOT, SESSION, Stage, agent};
@@ -218,7 +218,7 @@ fn root05_a_models_settings_come_back_with_the_message_and_reach_the_agent() {
     action["message"]["model"] = json!({ "id": "m1", "config": { "effort": "high" } });
     stage.dispatch(conn, &chat, 1, action);
     let start = stage.agent.iter().find_map(|effect| match effect {
-        Effect::StartTurn { start, .. } => Some(start),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start),
         _ => None,
     });
     let start = start.expect("the turn starts");

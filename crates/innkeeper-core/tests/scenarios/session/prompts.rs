@@ -3,7 +3,8 @@
 use innkeeper_core::agent::Section;
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::{
-    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Input, OptIn, PromptPlan, Seq, TurnKey,
+    AgentCommand, AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Input, OptIn, PromptPlan,
+    Seq, TurnKey,
 };
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ fn render(stage: &mut Stage, chat: ChannelId, turn: Option<TurnKey>) -> PromptPl
         sections: PRESENT.map(str::to_owned).to_vec(),
     });
     match stage.agent.pop() {
-        Some(Effect::RenderPrompt { id: 7, plan }) => *plan,
+        Some(Effect::Agent(AgentCommand::TransformPrompt { id: 7, plan })) => *plan,
         other => panic!("not answered: {other:?}"),
     }
 }
@@ -155,7 +156,7 @@ fn smt06_a_chat_that_opens_is_rendered_through_whoever_came_last() {
     stage.accepted(conn, SESSION, announce("c", &["tone"]));
     joins(&mut stage, "d", &["guidelines"]);
     let opened = stage.agent.iter().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.chat),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
         _ => None,
     });
     let plan = render(&mut stage, opened.expect("opened"), None);
@@ -283,7 +284,7 @@ fn smt19_an_opt_in_may_come_with_the_session() {
     let answer = stage.request(conn, Command::CreateSession(Box::new(create)));
     assert_eq!(answer["result"], Value::Null, "{answer}");
     let opened = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.chat),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
         _ => None,
     });
     let plan = render(&mut stage, opened.expect("opened"), None);

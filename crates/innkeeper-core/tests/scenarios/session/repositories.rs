@@ -4,7 +4,7 @@ use ahp::reducers::apply_action_to_session;
 use ahp_types::actions::StateAction;
 use ahp_types::state::SessionState;
 use innkeeper_core::repository::{GitHubRepository, RepositoryChanges, RepositoryState};
-use innkeeper_core::{ChannelId, ConnId, CoreConfig, Effect, Input, TurnEnd};
+use innkeeper_core::{ChannelId, ConnId, CoreConfig, Effect, Input, RepositoryCommand, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -38,13 +38,13 @@ fn stage() -> (Stage, ConnId, String) {
 
 fn followed(stage: &Stage) -> Option<(ChannelId, String)> {
     stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::FollowRepository { session, directory } => Some((*session, directory.clone())),
+        Effect::Repositories(RepositoryCommand::Follow { session, directory }) => Some((*session, directory.clone())),
         _ => None,
     })
 }
 
 fn looks(stage: &Stage) -> usize {
-    let is_look = |effect: &&Effect| matches!(effect, Effect::LookAtRepositoryAgain { .. });
+    let is_look = |effect: &&Effect| matches!(effect, Effect::Repositories(RepositoryCommand::Refresh { .. }));
     stage.agent.iter().filter(is_look).count()
 }
 
@@ -198,7 +198,7 @@ fn a_session_that_works_elsewhere_shows_the_repository_there() {
         "what was seen where it worked before is of no interest"
     );
     stage.dispose(conn, SESSION);
-    let forgotten = |effect: &Effect| matches!(effect, Effect::ForgetRepository { session } if *session == before.0);
+    let forgotten = |effect: &Effect| matches!(effect, Effect::Repositories(RepositoryCommand::Unfollow { session }) if *session == before.0);
     assert!(stage.agent.iter().any(forgotten));
 }
 

@@ -1,7 +1,7 @@
 //! The tools that a session's agent offers, as clients see them (`SessionState.serverTools`).
 
 use innkeeper_core::agent::ToolInfo;
-use innkeeper_core::{ChannelId, CoreConfig, Effect, Input};
+use innkeeper_core::{AgentCommand, ChannelId, CoreConfig, Effect, Input};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -22,7 +22,7 @@ fn stage() -> (Stage, innkeeper_core::ConnId) {
 fn asked(stage: &mut Stage) -> Vec<(ChannelId, String)> {
     let mut asked = Vec::new();
     stage.agent.retain(|effect| match effect {
-        Effect::ListTools { session, provider } => {
+        Effect::Agent(AgentCommand::ListTools { session, provider }) => {
             asked.push((*session, provider.clone()));
             false
         }

@@ -1,7 +1,7 @@
 //! Sessions come and go (SES).
 
 use innkeeper_core::request::Initialize;
-use innkeeper_core::{ClientId, Command, Effect, Failure, TurnEnd};
+use innkeeper_core::{AgentCommand, BlobCommand, ClientId, Command, Effect, Failure, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -207,9 +207,9 @@ fn ses27_ses30_disposal_ends_the_turn_closes_the_chat_and_is_answered_with_null(
         matches!(
             stage.agent[..],
             [
-                Effect::CancelTurn { .. },
-                Effect::CloseChat { .. },
-                Effect::SessionGone { .. }
+                Effect::Agent(AgentCommand::CancelTurn { .. }),
+                Effect::Agent(AgentCommand::CloseChat { .. }),
+                Effect::Blobs(BlobCommand::DeleteSession { .. })
             ]
         ),
         "{:?}",

@@ -6,42 +6,68 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::{LookUp, RpcError};
+use innkeeper_core::{CompletionQuery, CompletionRequest, RpcError};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, SettingQuery, SettingValue};
+use crate::main_loop::agents::Agents;
 use crate::main_loop::handles::LoopHandles;
-use crate::main_loop::requests::OpenRequest;
+use crate::main_loop::requests::RequestTickets;
 use crate::services::completions::{self, CompletionContext, Files};
 use crate::services::customizations::TurnCustomizations;
+use crate::services::customizations::effects::FollowedCustomizations;
+use crate::services::mcp::effects::Servers;
 
 /// Most values of a setting in one answer; a longer query finds the rest.
 const MAX_VALUES: usize = 1000;
 
 /// The files for completions, and the requests that are answered with them or by an agent.
-pub(crate) struct Lookups {
+pub(crate) struct CompletionRequests {
     files: Arc<dyn Files>,
 }
 
-impl Lookups {
+/// The parts of the host that take part in a completion.
+pub(crate) struct CompletionParts<'a> {
+    pub(crate) agents: &'a Agents,
+    pub(crate) customizations: &'a mut FollowedCustomizations,
+    pub(crate) mcp: &'a Servers,
+}
+
+impl CompletionRequests {
     pub(crate) fn new(files: Arc<dyn Files>) -> Self {
         Self { files }
     }
 
     /// Answers a request with completions or with values of a setting.
-    pub(crate) fn answer(
+    pub(crate) fn perform(
         &self,
         handles: &LoopHandles,
-        request: OpenRequest,
-        what: LookUp,
-        agent: Option<Arc<dyn Agent>>,
-        customizations: TurnCustomizations,
+        requests: &mut RequestTickets,
+        request: CompletionRequest,
+        parts: CompletionParts<'_>,
     ) {
+        let CompletionRequest { conn, id, query } = request;
+        let Some(request) = requests.open(handles, conn, id) else {
+            return;
+        };
+        let (provider, customizations) = match &*query {
+            CompletionQuery::Message {
+                provider,
+                session,
+                switched_off,
+                ..
+            } => {
+                let watch = parts.customizations.watch(*session, switched_off);
+                (provider, watch.with_mcp(parts.mcp.of(*session)).now())
+            }
+            CompletionQuery::SettingValue { provider, .. } => (provider, TurnCustomizations::default()),
+        };
+        let agent = parts.agents.get(provider);
         let files = Arc::clone(&self.files);
         let time = handles.limits().look_up_time;
         handles.tasks().spawn(async move {
-            let if_nothing = nothing_found(&what);
-            let finding = AssertUnwindSafe(find(agent, &*files, &customizations, what, time / 4)).catch_unwind();
+            let if_nothing = nothing_found(&query);
+            let finding = AssertUnwindSafe(find(agent, &*files, &customizations, *query, time / 4)).catch_unwind();
             let outcome = match tokio::time::timeout(time, finding).await {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(_)) => {
@@ -65,10 +91,10 @@ fn failure(message: &str) -> RpcError {
 
 /// Returns the answer if nothing can be found. Completions are best effort, so there are none (CMP-01). An empty list
 /// of values would mean that the setting has no values, so that is an error.
-fn nothing_found(what: &LookUp) -> Result<Value, String> {
-    match what {
-        LookUp::Completions { .. } => Ok(json!({ "items": [] })),
-        LookUp::SettingValues { property, .. } => Err(format!("values of {property:?}")),
+fn nothing_found(query: &CompletionQuery) -> Result<Value, String> {
+    match query {
+        CompletionQuery::Message { .. } => Ok(json!({ "items": [] })),
+        CompletionQuery::SettingValue { property, .. } => Err(format!("values of {property:?}")),
     }
 }
 
@@ -76,11 +102,11 @@ async fn find(
     agent: Option<Arc<dyn Agent>>,
     files: &dyn Files,
     customizations: &TurnCustomizations,
-    what: LookUp,
+    query: CompletionQuery,
     patience: Duration,
 ) -> Value {
-    match what {
-        LookUp::Completions {
+    match query {
+        CompletionQuery::Message {
             working_directories,
             text,
             offset,
@@ -97,7 +123,7 @@ async fn find(
             };
             completions::completions(files, cursor).await
         }
-        LookUp::SettingValues {
+        CompletionQuery::SettingValue {
             property,
             query,
             working_directory,

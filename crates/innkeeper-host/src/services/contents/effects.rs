@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::ChatsMoved;
 use innkeeper_core::stored::TurnSource;
+use innkeeper_core::{BlobCommand, ChatsMoved};
 
 use crate::main_loop::handles::LoopHandles;
 use crate::services::contents::{Contents, SessionContents, names_in};
+use crate::services::journal::effects::JournalRequests;
 use crate::services::resources::effects::{OperationOrder, QueueGuard, QueuePosition};
 
 /// The contents that are stored beside sessions.
@@ -39,6 +40,13 @@ impl ContentStore {
         self.order.take(false)
     }
 
+    pub(crate) fn perform(&self, handles: &LoopHandles, journal: &JournalRequests, command: BlobCommand) {
+        match command {
+            BlobCommand::DeleteSession { uri } => self.forget(handles, uri),
+            BlobCommand::CopyForMovedChats(moved) => self.share(handles, journal.stored_turns(), *moved),
+        }
+    }
+
     /// Deletes the contents of a session.
     pub(crate) fn forget(&self, handles: &LoopHandles, session: Arc<str>) {
         let contents = self.contents();
@@ -58,7 +66,7 @@ impl ContentStore {
     ///
     /// A process that is killed between the move and this leaves the contents with the old session, until that session
     /// is deleted.
-    pub(crate) fn share(&self, handles: &LoopHandles, turns: Option<Arc<dyn TurnSource>>, moved: ChatsMoved) {
+    fn share(&self, handles: &LoopHandles, turns: Option<Arc<dyn TurnSource>>, moved: ChatsMoved) {
         let contents = self.contents();
         contents.open(&moved.to);
         let (position, guard) = self.order.take(true);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::customization::Wanted;
-use innkeeper_core::{ChannelId, HostCore};
+use innkeeper_core::{ChannelId, CustomizationCommand, HostCore};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -96,8 +96,19 @@ impl FollowedCustomizations {
         self.sessions.clear();
     }
 
+    pub(crate) fn perform(&mut self, handles: &LoopHandles, command: CustomizationCommand) {
+        match command {
+            CustomizationCommand::Follow { session, wanted } => self.follow(handles, session, *wanted),
+            CustomizationCommand::Unfollow { session, switched_off } => {
+                if let Some(session) = self.sessions.remove(&session) {
+                    session.run_end_hooks(handles, switched_off);
+                }
+            }
+        }
+    }
+
     /// Follows the customizations of a session. Until the first report, the set of the previous follow applies.
-    pub(crate) fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: Wanted) {
+    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: Wanted) {
         let number = self.next;
         self.next += 1;
         let sink = FoundSink::new(session, number, handles.weak_inbox());
@@ -115,15 +126,8 @@ impl FollowedCustomizations {
         entry._before = entry.following.replace(following);
     }
 
-    /// Forgets a session that was deleted or has left memory.
-    pub(crate) fn forget(&mut self, handles: &LoopHandles, session: ChannelId, off: Arc<BTreeSet<String>>) {
-        if let Some(session) = self.sessions.remove(&session) {
-            session.run_end_hooks(handles, off);
-        }
-    }
-
-    /// Forgets every session, because the host shuts down.
-    pub(crate) fn forget_all(&mut self, handles: &LoopHandles, core: &HostCore) {
+    /// Ends every follow, because the host shuts down.
+    pub(crate) fn unfollow_all(&mut self, handles: &LoopHandles, core: &HostCore) {
         for (id, session) in std::mem::take(&mut self.sessions) {
             session.run_end_hooks(handles, core.switched_off(id));
         }

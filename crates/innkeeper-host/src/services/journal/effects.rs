@@ -9,13 +9,13 @@ use innkeeper_core::error::code;
 use innkeeper_core::stored::{
     DeletedSession, ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns,
 };
-use innkeeper_core::{ChannelId, Input, RpcError};
+use innkeeper_core::{ChannelId, Input, JournalCommand, RpcError};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
 
 use crate::main_loop::Message;
 use crate::main_loop::handles::LoopHandles;
-use crate::main_loop::requests::OpenRequest;
+use crate::main_loop::requests::{OpenRequest, RequestTickets};
 use crate::services::journal::{Journal, JournalError};
 
 /// Sessions read at the same time.
@@ -72,8 +72,37 @@ impl JournalRequests {
         self.poisoned.extend(sessions);
     }
 
+    pub(crate) fn perform(&self, handles: &LoopHandles, requests: &mut RequestTickets, command: JournalCommand) {
+        let mut open = |conn, id| requests.open(handles, conn, id);
+        match command {
+            JournalCommand::Load { uri } => self.load(handles, uri),
+            JournalCommand::LoadTurns { chat, uri, range } => self.load_turns(handles, chat, uri, range),
+            JournalCommand::List { conn, id, page } => {
+                if let Some(request) = open(conn, id) {
+                    self.list(handles, request, page);
+                }
+            }
+            JournalCommand::Import { conn, id, text } => {
+                if let Some(request) = open(conn, id) {
+                    self.import(handles, request, text);
+                }
+            }
+            JournalCommand::ListDeleted { conn, id } => {
+                if let Some(request) = open(conn, id) {
+                    self.list_deleted(handles, request);
+                }
+            }
+            JournalCommand::UndoDeletion { conn, id, uri } => {
+                if let Some(request) = open(conn, id) {
+                    self.undo_deletion(handles, request, uri);
+                }
+            }
+            JournalCommand::PurgeDeleted { before_ms } => self.purge_deleted(handles, before_ms),
+        }
+    }
+
     /// Loads a session by its URI or that of one of its chats.
-    pub(crate) fn load(&self, handles: &LoopHandles, uri: Arc<str>) {
+    fn load(&self, handles: &LoopHandles, uri: Arc<str>) {
         if self.poisoned.contains(&uri) {
             let problem = "loading it made the host fail; its log says more".to_owned();
             let outcome = Err(Unreadable::Damaged(problem));
@@ -95,7 +124,7 @@ impl JournalRequests {
     }
 
     /// Reads turns. A failure is reported too, so that nothing waits for them forever.
-    pub(crate) fn load_turns(&self, handles: &LoopHandles, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
+    fn load_turns(&self, handles: &LoopHandles, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
         let Some(inbox) = handles.inbox() else {
             return;
         };
@@ -116,7 +145,7 @@ impl JournalRequests {
     }
 
     /// Lists sessions.
-    pub(crate) fn list(&self, handles: &LoopHandles, request: OpenRequest, page: ListPage) {
+    fn list(&self, handles: &LoopHandles, request: OpenRequest, page: ListPage) {
         let journal = Arc::clone(&self.journal);
         handles.tasks().spawn(async move {
             let outcome = journal.list(page.clone()).await.map_err(|error| error.to_string());
@@ -133,7 +162,7 @@ impl JournalRequests {
     }
 
     /// Imports a session.
-    pub(crate) fn import(&self, handles: &LoopHandles, request: OpenRequest, text: String) {
+    fn import(&self, handles: &LoopHandles, request: OpenRequest, text: String) {
         let (journal, importing, generation) = (Arc::clone(&self.journal), self.lock_imports(), self.generation);
         handles.tasks().spawn(async move {
             let outcome = journal.import(text).await.map_err(|error| error.to_string());
@@ -147,7 +176,7 @@ impl JournalRequests {
     }
 
     /// Lists the sessions whose deletion can be undone.
-    pub(crate) fn list_deleted(&self, handles: &LoopHandles, request: OpenRequest) {
+    fn list_deleted(&self, handles: &LoopHandles, request: OpenRequest) {
         let journal = Arc::clone(&self.journal);
         let undo_ms = handles.limits().core.undo_delete_ms;
         handles.tasks().spawn(async move {
@@ -160,7 +189,7 @@ impl JournalRequests {
     }
 
     /// Undoes the deletion of a session.
-    pub(crate) fn undo_deletion(&self, handles: &LoopHandles, request: OpenRequest, uri: String) {
+    fn undo_deletion(&self, handles: &LoopHandles, request: OpenRequest, uri: String) {
         let (journal, importing, generation) = (Arc::clone(&self.journal), self.lock_imports(), self.generation);
         handles.tasks().spawn(async move {
             let outcome = journal.undo_deletion(&uri).await.map_err(|error| error.to_string());
@@ -174,7 +203,7 @@ impl JournalRequests {
     }
 
     /// Removes for good the sessions that were deleted before a moment, and reports them to the main loop.
-    pub(crate) fn purge_deleted(&self, handles: &LoopHandles, before_ms: i64) {
+    fn purge_deleted(&self, handles: &LoopHandles, before_ms: i64) {
         let Some(inbox) = handles.inbox() else {
             return;
         };

@@ -8,16 +8,19 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
 use innkeeper_core::mcp::{ToServer, TokenChange, WantedServers};
-use innkeeper_core::{ChannelId, Failure, Input, RpcError};
+use innkeeper_core::{ChannelId, Failure, Input, McpCommand, RpcError};
 use serde_json::Value;
 
 use crate::main_loop::Message;
 use crate::main_loop::handles::LoopHandles;
-use crate::main_loop::requests::OpenRequest;
+use crate::main_loop::requests::{OpenRequest, RequestTickets};
 use crate::services::contents::effects::ContentStore;
 use crate::services::customizations::CustomizationSet;
+use crate::services::customizations::effects::FollowedCustomizations;
+use crate::services::mcp::app_requests::sample_for_app;
 use crate::services::mcp::{
-    DesiredServer, DesiredServers, Mcp, McpError, McpServers, ServerSink, ServerStatus, SessionLink, bounds,
+    AppRequests, CREATE_MESSAGE, DesiredServer, DesiredServers, Mcp, McpError, McpServers, ServerSink, ServerStatus,
+    SessionLink, bounds,
 };
 use crate::services::resources::effects::failure;
 
@@ -47,6 +50,13 @@ impl Drop for RunningSession {
     }
 }
 
+/// The parts of the host that MCP servers need.
+pub(crate) struct McpParts<'a> {
+    pub(crate) customizations: &'a FollowedCustomizations,
+    pub(crate) contents: &'a ContentStore,
+    pub(crate) app_requests: &'a AppRequests,
+}
+
 impl Servers {
     pub(crate) fn new(runner: Arc<dyn McpServers>) -> Self {
         Self {
@@ -66,8 +76,56 @@ impl Servers {
         self.sessions.clear();
     }
 
+    pub(crate) fn perform(
+        &mut self,
+        handles: &LoopHandles,
+        requests: &mut RequestTickets,
+        command: McpCommand,
+        parts: McpParts<'_>,
+    ) {
+        match command {
+            McpCommand::SetDesiredServers { session, wanted } => {
+                let set = parts.customizations.set(session);
+                self.set_desired(handles, parts.contents, &set, session, wanted);
+            }
+            McpCommand::ReleaseServers { session } => {
+                self.sessions.remove(&session);
+            }
+            McpCommand::SetToken {
+                resource,
+                change,
+                answer,
+            } => {
+                let request = answer.and_then(|(conn, id)| requests.open(handles, conn, id));
+                self.set_token(handles, &resource, change, request);
+            }
+            McpCommand::Request {
+                conn,
+                id,
+                session,
+                message,
+            } => {
+                let Some(request) = requests.open(handles, conn, id) else {
+                    return;
+                };
+                if message.method == CREATE_MESSAGE {
+                    let set = parts.customizations.set(session);
+                    sample_for_app(handles, request, parts.app_requests, &set, session, *message);
+                } else {
+                    self.app_request(handles, request, session, *message);
+                }
+            }
+            McpCommand::Notify { session, message } => self.app_notification(session, *message),
+            McpCommand::ReadResource { conn, id, op, sessions } => {
+                if let Some(request) = requests.open(handles, conn, id) {
+                    self.resource(handles, request, *op, &sessions);
+                }
+            }
+        }
+    }
+
     /// Runs these servers of a session and no others.
-    pub(crate) fn want(
+    fn set_desired(
         &mut self,
         handles: &LoopHandles,
         contents: &ContentStore,
@@ -92,10 +150,6 @@ impl Servers {
         });
         entry.wanted = wanted;
         self.send_wishes(handles, set, session, true);
-    }
-
-    pub(crate) fn forget(&mut self, session: ChannelId) {
-        self.sessions.remove(&session);
     }
 
     /// Starts servers again whose declarations have changed.
@@ -141,13 +195,7 @@ impl Servers {
     }
 
     /// Passes a token to the servers of a resource. The request is answered after the token is persisted.
-    pub(crate) fn set_token(
-        &self,
-        handles: &LoopHandles,
-        resource: &str,
-        change: TokenChange,
-        request: Option<OpenRequest>,
-    ) {
+    fn set_token(&self, handles: &LoopHandles, resource: &str, change: TokenChange, request: Option<OpenRequest>) {
         let persisted = self.runner.set_token(resource, change);
         let Some(request) = request else {
             return;
@@ -161,7 +209,7 @@ impl Servers {
     }
 
     /// Sends a request of an app to a server, and answers with its result.
-    pub(crate) fn app_request(&self, handles: &LoopHandles, request: OpenRequest, session: ChannelId, what: ToServer) {
+    fn app_request(&self, handles: &LoopHandles, request: OpenRequest, session: ChannelId, what: ToServer) {
         let link = self.sessions.get(&session).map(|session| Arc::clone(&session.link));
         let (time, most) = (handles.limits().mcp_request_time, handles.limits().mcp_answer_bytes);
         handles.tasks().spawn(async move {
@@ -187,7 +235,7 @@ impl Servers {
     }
 
     /// Sends a notification of an app to a server.
-    pub(crate) fn app_notification(&self, session: ChannelId, what: ToServer) {
+    fn app_notification(&self, session: ChannelId, what: ToServer) {
         if let Some(session) = self.sessions.get(&session) {
             let servers = &session.link.servers;
             servers.app_notification(&what.server, what.attempt, what.method, what.params);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use innkeeper_core::ChannelId;
+use innkeeper_core::{ChannelId, RepositoryCommand};
 use tokio::sync::Notify;
 
 use crate::main_loop::handles::LoopHandles;
@@ -42,8 +42,16 @@ impl FollowedRepositories {
         self.sessions.clear();
     }
 
-    /// Asks for another look at the directory of a session.
-    pub(crate) fn look_again(&self, session: ChannelId) {
+    pub(crate) fn perform(&mut self, handles: &LoopHandles, command: RepositoryCommand) {
+        match command {
+            RepositoryCommand::Follow { session, directory } => self.follow(handles, session, &directory),
+            RepositoryCommand::Refresh { session } => self.refresh(session),
+            RepositoryCommand::Unfollow { session } => self.unfollow(session),
+        }
+    }
+
+    /// Reads the state of the repository of a session again.
+    fn refresh(&self, session: ChannelId) {
         let directory = self.sessions.get(&session);
         if let Some(followed) = directory.and_then(|directory| self.directories.get(directory)) {
             followed.again.notify_one();
@@ -51,7 +59,7 @@ impl FollowedRepositories {
     }
 
     /// Ends the follow of a session, and that of its directory with the last of its sessions.
-    pub(crate) fn forget(&mut self, session: ChannelId) {
+    fn unfollow(&mut self, session: ChannelId) {
         let Some(directory) = self.sessions.remove(&session) else {
             return;
         };
@@ -64,9 +72,9 @@ impl FollowedRepositories {
     }
 
     /// Follows the repository around the primary directory of a session.
-    pub(crate) fn follow(&mut self, handles: &LoopHandles, session: ChannelId, directory: &str) {
+    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, directory: &str) {
         let directory: Arc<str> = directory.into();
-        self.forget(session);
+        self.unfollow(session);
         self.sessions.insert(session, Arc::clone(&directory));
         if let Some(followed) = self.directories.get_mut(&directory) {
             followed.sessions.insert(session);

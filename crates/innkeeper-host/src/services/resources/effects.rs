@@ -16,17 +16,19 @@ use innkeeper_core::error::code;
 use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_kept_content;
-use innkeeper_core::{ConnId, Input, Outgoing, RequestId, RpcError, Scope};
+use innkeeper_core::{ConnId, Input, Outgoing, RequestId, ResourceCommand, RpcError, Scope};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::main_loop::Message;
+use crate::main_loop::connections::Connections;
 use crate::main_loop::handles::LoopHandles;
-use crate::main_loop::requests::OpenRequest;
+use crate::main_loop::requests::{OpenRequest, RequestTickets};
 use crate::services::contents::effects::ContentStore;
 use crate::services::contents::{self, Contents};
 use crate::services::customizations::Customizations;
+use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::customizations::resource_access::VisibleSets;
 use crate::services::resources::{
     ChangeSink, Content, Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
@@ -100,6 +102,13 @@ pub(crate) struct ResourceRequests {
     watches: HashMap<u64, Watching>,
 }
 
+/// The parts of the host that operations on resources need.
+pub(crate) struct ResourceParts<'a> {
+    pub(crate) connections: &'a Connections,
+    pub(crate) contents: &'a ContentStore,
+    pub(crate) customizations: &'a FollowedCustomizations,
+}
+
 impl ResourceRequests {
     pub(crate) fn new(resources: Arc<dyn Resources>) -> Self {
         Self {
@@ -113,8 +122,52 @@ impl ResourceRequests {
         self.watches.clear();
     }
 
-    /// Performs an operation on resources, after the operations before it in the order of its connection.
     pub(crate) fn perform(
+        &mut self,
+        handles: &LoopHandles,
+        requests: &mut RequestTickets,
+        command: ResourceCommand,
+        parts: ResourceParts<'_>,
+    ) {
+        match command {
+            ResourceCommand::Perform {
+                conn,
+                id,
+                op,
+                reaches,
+                sight,
+            } => {
+                let request = requests.open(handles, conn, id);
+                let (Some(request), Some(order)) = (request, parts.connections.order(conn)) else {
+                    return;
+                };
+                let operation = ResourceOperation {
+                    op: *op,
+                    reaches,
+                    sets: VisibleSets::new(parts.customizations, &sight, handles.limits().resource_bytes),
+                    finder: parts.customizations.finder(),
+                };
+                self.operate(handles, request, operation, order, parts.contents);
+            }
+            ResourceCommand::OpenWatch {
+                conn,
+                id,
+                watch,
+                spec,
+                reaches,
+            } => {
+                if let Some(request) = requests.open(handles, conn, id) {
+                    self.open_watch(handles, request, watch, spec, reaches);
+                }
+            }
+            ResourceCommand::CloseWatch { watch } => {
+                self.watches.remove(&watch);
+            }
+        }
+    }
+
+    /// Performs an operation on resources, after the operations before it in the order of its connection.
+    fn operate(
         &self,
         handles: &LoopHandles,
         request: OpenRequest,
@@ -183,7 +236,7 @@ impl ResourceRequests {
     }
 
     /// Opens a watch. The core decides what becomes of it.
-    pub(crate) fn open_watch(
+    fn open_watch(
         &self,
         handles: &LoopHandles,
         request: OpenRequest,
@@ -236,21 +289,17 @@ impl ResourceRequests {
             outcome,
         }
     }
-
-    pub(crate) fn close_watch(&mut self, watch: u64) {
-        self.watches.remove(&watch);
-    }
 }
 
 /// An operation of a client on resources.
-pub(crate) struct ResourceOperation {
-    pub(crate) op: ResourceOp,
+struct ResourceOperation {
+    op: ResourceOp,
     /// The places that the client may reach.
-    pub(crate) reaches: Vec<Reach>,
+    reaches: Vec<Reach>,
     /// The customizations that the client sees, and may read.
-    pub(crate) sets: VisibleSets,
+    sets: VisibleSets,
     /// Learns of changes, so that the next message uses them.
-    pub(crate) finder: Arc<dyn Customizations>,
+    finder: Arc<dyn Customizations>,
 }
 
 /// An answer that carries something that was read; it may be long.

@@ -7,7 +7,7 @@ use ahp_types::state::{
 };
 use innkeeper_core::agent::{Answer, Response};
 use innkeeper_core::snapshot::State;
-use innkeeper_core::{AgentEvent, ChannelId, Effect};
+use innkeeper_core::{AgentCommand, AgentEvent, ChannelId};
 
 use crate::sim::agent::{AgentReply, Call, Phase, Run};
 use crate::sim::{Sim, Violation};
@@ -29,9 +29,9 @@ impl Sim {
         }
     }
 
-    /// Whether an effect stops an agent because it said nothing for too long.
-    pub(in crate::sim) fn is_for_silence(&self, effect: &Effect) -> bool {
-        let Effect::CancelTurn { chat, .. } = effect else {
+    /// Whether a command stops an agent because it said nothing for too long.
+    pub(in crate::sim) fn is_for_silence(&self, command: &AgentCommand) -> bool {
+        let AgentCommand::CancelTurn { chat, .. } = command else {
             return false;
         };
         if !self.ticking {

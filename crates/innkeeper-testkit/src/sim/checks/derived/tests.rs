@@ -3,7 +3,7 @@
 
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::{
-    AgentEvent, Command, ConnId, CoreConfig, Effect, HostCore, Input, Now, Principal, RequestId, Seq, uri,
+    AgentCommand, AgentEvent, Command, ConnId, CoreConfig, Effect, HostCore, Input, Now, Principal, RequestId, Seq, uri,
 };
 
 use super::*;
@@ -34,7 +34,7 @@ fn asking() -> (SessionState, ChatState) {
         core.handle(now, Input::Request { conn, id, command }, &mut effects);
     }
     let opened = effects.iter().find_map(|effect| match effect {
-        Effect::OpenChat(open) => Some(open.chat),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
         _ => None,
     });
     let chat = opened.expect("a chat is opened");
@@ -52,7 +52,7 @@ fn asking() -> (SessionState, ChatState) {
     });
     core.handle(now, Input::Dispatch { conn, dispatch }, &mut effects);
     let turn = effects.iter().find_map(|effect| match effect {
-        Effect::StartTurn { turn, .. } => Some(*turn),
+        Effect::Agent(AgentCommand::StartTurn { turn, .. }) => Some(*turn),
         _ => None,
     });
     let questions = innkeeper_core::agent::Questions {

@@ -8,7 +8,7 @@ mod deliver;
 mod journal;
 mod services;
 
-pub use agent::{AgentCommand, OpenChat, PromptPlan, Transformer, TurnStart};
+pub use agent::{AgentCommand, ChatInfo, OpenChat, PromptPlan, Transformer, TurnInfo, TurnStart};
 pub use deliver::{CloseReason, Delivery, Publication, Subscriber};
 pub use journal::JournalCommand;
 pub use services::{

@@ -38,9 +38,9 @@ pub use clients::client::Negotiated;
 pub use config::CoreConfig;
 pub use core::HostCore;
 pub use effect::{
-    AgentCommand, BlobCommand, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest, CustomizationCommand,
-    Delivery, Effect, JournalCommand, McpCommand, MovedChat, OpenChat, PromptPlan, Publication, RepositoryCommand,
-    ResourceCommand, Subscriber, Transformer, TurnStart,
+    AgentCommand, BlobCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
+    CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MovedChat, OpenChat, PromptPlan, Publication,
+    RepositoryCommand, ResourceCommand, Subscriber, Transformer, TurnInfo, TurnStart,
 };
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};

@@ -40,6 +40,7 @@ pub use innkeeper_core::agent::{
     PastTurn, Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
     SettingValue, StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult, Usage,
 };
+pub use innkeeper_core::{ChatInfo, TurnInfo};
 pub use model_info::ModelInfo;
 pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};
 pub use protected_resource::ProtectedResource;

@@ -21,7 +21,7 @@ use crate::chat::title::title_in;
 use crate::core::{Cx, Host, never};
 use crate::customization::switched_off;
 use crate::dispatch::elapsed;
-use crate::effect::{AgentCommand, TurnStart};
+use crate::effect::{AgentCommand, TurnInfo, TurnStart};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::mcp::app_request;
 use crate::protocol::frame::AppendHead;
@@ -102,12 +102,10 @@ impl Host {
         let turn = chat.model.head().active_turn.as_ref()?;
         let model = turn.message.model.as_ref();
         let (attachments, unread_chats) = self.attachments_of(&turn.message);
-        Some(TurnStart {
+        let info = TurnInfo {
             turn_id: turn.id.clone(),
             text: turn.message.text.clone(),
             attachments,
-            unread_chats,
-            asked_by: author.cloned(),
             model: model.map(|model| model.id.clone()),
             model_settings: model
                 .and_then(|model| model.config.clone())
@@ -116,15 +114,20 @@ impl Host {
             agent: turn.message.agent.as_ref().map(|agent| agent.uri.clone()),
             resume,
             so_far: resume.then(|| unfinished_turn(turn)),
-            calls_before: crate::chat::tool_call::wire::calls(&turn.response_parts),
             turns_before: chat.model.turn_count(),
-            session_uri: Arc::clone(&session.uri),
+            session: Arc::clone(&session.uri),
             session_title: session.state.title.clone(),
             working_directories: directories_of(session, chat),
             settings: settings_of(session),
             client_tools: self.client_tools(session, author),
-            credentials: self.credentials_for(cx.now, session, author),
+        };
+        Some(TurnStart {
             session: chat.session,
+            info,
+            unread_chats,
+            asked_by: author.cloned(),
+            calls_before: crate::chat::tool_call::wire::calls(&turn.response_parts),
+            credentials: self.credentials_for(cx.now, session, author),
             switched_off: switched_off(session),
             app_request: app_request(&turn.message).map(str::to_owned),
         })

@@ -93,84 +93,97 @@ pub struct Transformer {
     pub sections: Vec<String>,
 }
 
-/// What an agent is asked to bring up.
+/// A chat to open.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenChat {
     /// The chat.
     pub chat: ChannelId,
-    /// The agent to use.
-    pub provider: String,
-    /// The session's URI.
-    pub session_uri: Arc<str>,
-    /// The chat's URI.
-    pub chat_uri: Arc<str>,
-    /// Where it works.
-    pub working_directories: Vec<String>,
-    /// The turns the chat already has.
-    pub history: PastTurns,
-    /// What a side chat is about: context for the model that its own history does not show
-    /// (CHT-06).
-    pub context: Vec<PastTurn>,
-    /// The words a side chat was opened on.
-    pub selection: Option<String>,
-    /// What the session was set up with.
-    pub settings: Map<String, Value>,
-    /// What the agent asked to be told again.
-    pub memory: Option<Arc<Value>>,
-    /// What it may sign in with.
-    pub credentials: Vec<Credential>,
-    /// Whether somebody wants to know how far it is.
-    pub wants_progress: bool,
     /// The session.
     pub session: ChannelId,
+    /// The agent to use.
+    pub provider: String,
+    /// The chat as its agent sees it.
+    pub info: ChatInfo,
+    /// The turns the chat already has.
+    pub history: PastTurns,
+    /// The tokens that the agent may use.
+    pub credentials: Vec<Credential>,
+    /// Whether a client wants reports about the progress.
+    pub wants_progress: bool,
     /// The ids of the customizations that are switched off.
     pub switched_off: Arc<BTreeSet<String>>,
 }
 
-/// One turn to run.
+/// A chat as its agent sees it when it opens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatInfo {
+    /// The session's URI.
+    pub session: Arc<str>,
+    /// The chat's URI.
+    pub chat: Arc<str>,
+    /// The working directories of the chat, as URIs.
+    pub working_directories: Vec<String>,
+    /// The turns that a side chat is about: context for the model that the chat's own history does not show (CHT-06).
+    pub context: Vec<PastTurn>,
+    /// The selected text that a side chat was opened on.
+    pub selection: Option<String>,
+    /// The settings of the session.
+    pub settings: Map<String, Value>,
+    /// The value that the agent last asked the host to remember.
+    pub memory: Option<Arc<Value>>,
+}
+
+/// A turn to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnStart {
+    /// The session.
+    pub session: ChannelId,
+    /// The turn as its agent sees it.
+    pub info: TurnInfo,
+    /// The attached chats whose turns have to be read first.
+    pub unread_chats: Vec<UnreadChat>,
+    /// The client that started the turn, if any: it is asked for the attachments that only it can read.
+    pub asked_by: Option<ClientId>,
+    /// The ids of the tool calls that the turn made before it was interrupted; they are taken (TOOL-21).
+    pub calls_before: Vec<String>,
+    /// The tokens that the agent may use in this turn.
+    pub credentials: Vec<Credential>,
+    /// The ids of the customizations that are switched off.
+    pub switched_off: Arc<BTreeSet<String>>,
+    /// The request of an MCP App that the turn is for. Its agent does not run it.
+    pub app_request: Option<String>,
+}
+
+/// A turn as its agent sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnInfo {
     /// The turn's id.
     pub turn_id: String,
     /// The user's text.
     pub text: String,
-    /// What came with it.
+    /// The attachments of the message.
     pub attachments: Vec<Attachment>,
-    /// The chats among it whose turns have to be read first.
-    pub unread_chats: Vec<UnreadChat>,
-    /// Who asked, if it was a client: what only it can read, it is asked for.
-    pub asked_by: Option<ClientId>,
     /// The model chosen for this message (TURN-15).
     pub model: Option<String>,
-    /// What the model is set up with.
+    /// The settings of the model.
     pub model_settings: Map<String, Value>,
     /// The custom agent chosen for this message, by URI.
     pub agent: Option<String>,
-    /// Whether an interrupted turn goes on (TURN-12).
+    /// Whether an interrupted turn is resumed (TURN-12).
     pub resume: bool,
-    /// What there is of a turn that goes on, for an agent that was not there: the host may have
-    /// been restarted in between.
+    /// The content of a resumed turn so far. An agent that ran it until it was interrupted knows as much; one that was
+    /// opened since, after a restart of the host for instance, does not.
     pub so_far: Option<PastTurn>,
-    /// The ids of the calls it made before, which are taken (TOOL-21).
-    pub calls_before: Vec<String>,
     /// How many turns this chat completed before.
     pub turns_before: usize,
     /// The session's URI.
-    pub session_uri: Arc<str>,
+    pub session: Arc<str>,
     /// The session's title.
     pub session_title: String,
-    /// Where the chat works now.
+    /// The working directories of the chat now, as URIs.
     pub working_directories: Vec<String>,
-    /// What the session is set up with now.
+    /// The settings of the session now.
     pub settings: Map<String, Value>,
-    /// The tools that clients of the session offer (ACT-04, ACT-05).
+    /// The tools that clients of the session offer, each name once (ACT-04, ACT-05).
     pub client_tools: Vec<ClientTool>,
-    /// What its agent may sign in with in this turn.
-    pub credentials: Vec<Credential>,
-    /// The session.
-    pub session: ChannelId,
-    /// The ids of the customizations that are switched off.
-    pub switched_off: Arc<BTreeSet<String>>,
-    /// The request of an app that it is for. Its agent does not run it.
-    pub app_request: Option<String>,
 }

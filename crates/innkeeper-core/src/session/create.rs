@@ -13,7 +13,7 @@ use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
 use crate::core::{Cx, Host, ROOT, never};
-use crate::effect::{AgentCommand, Delivery, OpenChat};
+use crate::effect::{AgentCommand, ChatInfo, Delivery, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::dialect::ProtocolVersion;
@@ -194,20 +194,23 @@ impl Host {
         let Some(session) = self.sessions.get(&chat.session) else {
             return never!("the session is in memory");
         };
-        cx.emit(AgentCommand::OpenChat(Box::new(OpenChat {
-            chat: chat_id,
-            provider: session.state.provider.clone(),
-            session_uri: Arc::clone(&session.uri),
-            chat_uri: Arc::clone(&channel.uri),
+        let info = ChatInfo {
+            session: Arc::clone(&session.uri),
+            chat: Arc::clone(&channel.uri),
             working_directories: directories_of(session, chat),
-            history: past_turns(&channel.uri, &chat.model),
             context: chat.aside.context.to_vec(),
             selection: chat.aside.selection.clone(),
             settings: settings_of(session),
             memory: chat.memory.clone(),
+        };
+        cx.emit(AgentCommand::OpenChat(Box::new(OpenChat {
+            chat: chat_id,
+            session: chat.session,
+            provider: session.state.provider.clone(),
+            info,
+            history: past_turns(&channel.uri, &chat.model),
             credentials: self.credentials_for(cx.now, session, author),
             wants_progress: session.progress.is_some(),
-            session: chat.session,
             switched_off: crate::customization::switched_off(session),
         })));
     }

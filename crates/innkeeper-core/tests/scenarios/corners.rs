@@ -251,7 +251,7 @@ fn turn18_an_agent_hears_that_an_attached_chat_is_gone() {
         .iter()
         .rev()
         .find_map(|e| match e {
-            Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(format!("{:?}", start.attachments)),
+            Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(format!("{:?}", start.info.attachments)),
             _ => None,
         })
         .unwrap();

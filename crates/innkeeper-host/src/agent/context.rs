@@ -1,66 +1,51 @@
 //! What an agent is told: about a chat when it opens, about a turn when it runs.
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use innkeeper_core::{ChannelId, Input, OpenChat, TurnStart};
+use innkeeper_core::{ChannelId, ChatInfo, Input, OpenChat, TurnInfo, TurnStart};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::{
-    Agent, AgentError, Attachment, ClientTool, Credential, EventSink, PastTurn, PromptSection, RenderedPrompt, Secret,
-    prompt,
-};
+use super::{Agent, AgentError, Credential, EventSink, PastTurn, PromptSection, RenderedPrompt, Secret, prompt};
 use crate::agent::runtime::event_queue::LoopWaker;
 use crate::main_loop::Message;
 use crate::services::customizations::{Called, TurnCustomizations};
 use crate::services::mcp::{Mcp, prompts};
 use crate::services::prompt_transform::Renderer;
 
-/// What an agent knows about the chat it opens.
+/// The chat that an agent opens. The fields of [`ChatInfo`] are read as its own: `cx.working_directories`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChatContext {
-    /// The session's URI.
-    pub session: Arc<str>,
-    /// The chat's URI.
-    pub chat: Arc<str>,
-    /// Where the chat works, as URIs.
-    pub working_directories: Vec<String>,
-    /// The turns the chat had when it was opened: it was forked, cut short, or is opened again.
+    info: ChatInfo,
+    /// The turns the chat had when it was opened: it was forked, truncated, or is opened again.
     pub history: Vec<PastTurn>,
     /// How many turns came before those. A chat may be longer than an agent is told of at once
     /// (`Limits::agent_history_bytes`): it is told the latest.
     pub omitted_turns: usize,
-    /// What a side chat is about: context for the model that its own history does not show.
-    pub context: Vec<PastTurn>,
-    /// The words a side chat was opened on.
-    pub selection: Option<String>,
-    /// What the session was set up with.
-    pub settings: Map<String, Value>,
-    /// What the agent last asked to be told again
-    /// ([`EventSink::remember`](super::EventSink::remember)).
-    pub memory: Option<Arc<Value>>,
-    /// What the session brings along and is switched on. Each turn has its own, which may be more.
+    /// The enabled customizations of the session. Each turn has its own, which may be more.
     pub customizations: TurnCustomizations,
     pub(crate) credentials: Vec<Credential>,
     reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
     renderer: Renderer,
 }
 
+impl Deref for ChatContext {
+    type Target = ChatInfo;
+
+    fn deref(&self) -> &ChatInfo {
+        &self.info
+    }
+}
+
 impl ChatContext {
     /// Everything but the history, which has to be read first.
     pub(crate) fn new(open: OpenChat, waker: &LoopWaker, renderer: Renderer) -> Self {
         Self {
-            session: open.session_uri,
-            chat: open.chat_uri,
-            working_directories: open.working_directories,
+            info: open.info,
             history: Vec::new(),
             omitted_turns: 0,
-            context: open.context,
-            selection: open.selection,
-            settings: open.settings,
-            memory: open.memory,
             customizations: TurnCustomizations::default(),
             credentials: open.credentials,
             reporter: open.wants_progress.then(|| (open.chat, waker.inbox().clone())),
@@ -106,67 +91,33 @@ impl ChatContext {
     }
 }
 
-/// One turn to run.
+/// A turn to run. The fields of [`TurnInfo`] are read as its own: `turn.text`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TurnInput {
-    /// The turn's id.
-    pub turn_id: String,
-    /// What the person wrote.
-    pub text: String,
-    /// What came with it.
-    pub attachments: Vec<Attachment>,
-    /// The model chosen for this message.
-    pub model: Option<String>,
-    /// What the model is set up with.
-    pub model_settings: Map<String, Value>,
-    /// The custom agent chosen for this message, by URI.
-    pub agent: Option<String>,
-    /// Whether an interrupted turn goes on.
-    pub resume: bool,
-    /// What there is of a turn that goes on. An agent that ran it until it was interrupted knows as
-    /// much; one that was opened since, after a restart of the host for instance, does not.
-    pub so_far: Option<PastTurn>,
-    /// How many turns this chat completed before.
-    pub turns_before: usize,
-    /// The session's URI.
-    pub session: Arc<str>,
-    /// The session's title.
-    pub session_title: String,
-    /// Where the chat works now, as URIs.
-    pub working_directories: Vec<String>,
-    /// What the session is set up with now.
-    pub settings: Map<String, Value>,
-    /// The tools that clients of the session offer, each name once. Call one with
-    /// [`EventSink::call_client_tool`](super::EventSink::call_client_tool).
-    pub client_tools: Vec<ClientTool>,
-    /// What the session brings along and is switched on: skills, custom agents, prompts, rules.
+    info: TurnInfo,
+    /// The enabled customizations of the session: skills, custom agents, prompts, rules.
     pub customizations: TurnCustomizations,
     /// The skill or the prompt that the message calls with `/name`, with its text. It is for the
-    /// model; people go on seeing what they wrote.
+    /// model; users go on seeing what they wrote.
     pub called: Option<Called>,
     credentials: Vec<Credential>,
+}
+
+impl Deref for TurnInput {
+    type Target = TurnInfo;
+
+    fn deref(&self) -> &TurnInfo {
+        &self.info
+    }
 }
 
 impl TurnInput {
     pub(crate) fn new(start: TurnStart, customizations: TurnCustomizations) -> Self {
         Self {
+            info: start.info,
             customizations,
             called: None,
-            turn_id: start.turn_id,
-            text: start.text,
-            attachments: start.attachments,
-            model: start.model,
-            model_settings: start.model_settings,
-            agent: start.agent,
-            resume: start.resume,
-            so_far: start.so_far,
-            turns_before: start.turns_before,
-            session: start.session_uri,
-            session_title: start.session_title,
-            working_directories: start.working_directories,
-            settings: start.settings,
-            client_tools: start.client_tools,
             credentials: start.credentials,
         }
     }

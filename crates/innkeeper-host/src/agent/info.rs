@@ -146,8 +146,8 @@ impl AgentInfo {
         self
     }
 
-    /// Promises that `open_chat` honours [`ChatContext::context`](super::ChatContext::context) and
-    /// [`ChatContext::selection`](super::ChatContext::selection). People can then open a chat
+    /// Promises that `open_chat` honours [`ChatInfo::context`](super::ChatInfo::context) and
+    /// [`ChatInfo::selection`](super::ChatInfo::selection). People can then open a chat
     /// about something in another one (CHT-06).
     #[must_use]
     pub fn with_side_chats(mut self) -> Self {

@@ -29,7 +29,7 @@ pub struct ModelInfo {
     /// Whether it understands images, if that is known.
     pub supports_vision: Option<bool>,
     /// What a message can set it up with, such as how hard it thinks. The values arrive with
-    /// [`TurnInput::model_settings`](super::TurnInput::model_settings).
+    /// [`TurnInfo::model_settings`](super::TurnInfo::model_settings).
     pub settings: Vec<Setting>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::agent::{BackgroundChange, Permission, ToolReply, ToolStep};
-use innkeeper_core::{AgentEvent, ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use innkeeper_core::{AgentEvent, ChannelId, ChatInfo, Input, OpenChat, Reply, TurnEnd, TurnInfo, TurnKey, TurnStart};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
 
@@ -208,43 +208,47 @@ impl AgentChat for Scripted {
 fn open() -> OpenChat {
     OpenChat {
         chat: CHAT,
+        session: ChannelId(1),
         provider: "scripted".to_owned(),
-        session_uri: "ahp-session:/s".into(),
-        chat_uri: "ahp-chat:/c".into(),
-        working_directories: Vec::new(),
+        info: ChatInfo {
+            session: "ahp-session:/s".into(),
+            chat: "ahp-chat:/c".into(),
+            working_directories: Vec::new(),
+            context: Vec::new(),
+            selection: None,
+            settings: serde_json::Map::new(),
+            memory: None,
+        },
         history: innkeeper_core::agent::PastTurns::default(),
-        context: Vec::new(),
-        selection: None,
-        settings: serde_json::Map::new(),
-        memory: None,
         credentials: Vec::new(),
         wants_progress: false,
-        session: ChannelId(1),
         switched_off: Arc::default(),
     }
 }
 
 fn turn_start() -> TurnStart {
     TurnStart {
-        calls_before: Vec::new(),
-        turn_id: "t1".to_owned(),
-        text: "go".to_owned(),
-        attachments: Vec::new(),
+        session: ChannelId(1),
+        info: TurnInfo {
+            turn_id: "t1".to_owned(),
+            text: "go".to_owned(),
+            attachments: Vec::new(),
+            model: None,
+            model_settings: serde_json::Map::new(),
+            agent: None,
+            resume: false,
+            so_far: None,
+            turns_before: 0,
+            session: "ahp-session:/s".into(),
+            session_title: "s".to_owned(),
+            working_directories: Vec::new(),
+            settings: serde_json::Map::new(),
+            client_tools: Vec::new(),
+        },
         unread_chats: Vec::new(),
         asked_by: None,
-        model: None,
-        model_settings: serde_json::Map::new(),
-        agent: None,
-        resume: false,
-        so_far: None,
-        turns_before: 0,
-        session_uri: "ahp-session:/s".into(),
-        session_title: "s".to_owned(),
-        working_directories: Vec::new(),
-        settings: serde_json::Map::new(),
-        client_tools: Vec::new(),
+        calls_before: Vec::new(),
         credentials: Vec::new(),
-        session: ChannelId(1),
         switched_off: Arc::default(),
         app_request: None,
     }

@@ -84,7 +84,7 @@ impl Agents {
                 let watch = watch.with_mcp(services.mcp.of(start.session));
                 services.customizations.turn_begins(start.session);
                 let max_bytes = handles.limits().resource_bytes;
-                let contents = services.contents.of_session(&start.session_uri, max_bytes);
+                let contents = services.contents.of_session(&start.info.session, max_bytes);
                 if let Some(driver) = self.drivers.get_mut(&chat) {
                     driver.run(turn, start, watch, Some(contents));
                 }

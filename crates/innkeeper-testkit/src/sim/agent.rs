@@ -127,28 +127,28 @@ impl Agent {
     ) -> Result<(), Violation> {
         match command {
             AgentCommand::OpenChat(open) => {
-                self.uris.insert(open.chat, open.chat_uri.to_string());
+                self.uris.insert(open.chat, open.info.chat.to_string());
                 self.opening.push(open.chat);
                 self.known_turns.insert(open.chat, stored + open.history.recent.len());
             }
             AgentCommand::StartTurn { chat, turn, start } => {
                 let known = self.known_turns.entry(*chat).or_default();
                 // A back end that was opened for it was told of the turns before it.
-                if start.resume && *known > start.turns_before {
+                if start.info.resume && *known > start.info.turns_before {
                     *known -= 1;
                 }
-                if *known != start.turns_before {
+                if *known != start.info.turns_before {
                     return Err(Violation::new(format!(
                         "{chat:?} knows {known} turns, but the chat has {} (TRC-05)",
-                        start.turns_before
+                        start.info.turns_before
                     )));
                 }
                 *known += 1;
                 let run = Run {
                     turn: *turn,
-                    session: start.session_uri.to_string(),
+                    session: start.info.session.to_string(),
                     chat: self.uris.get(chat).cloned().unwrap_or_default(),
-                    tools: start.client_tools.clone(),
+                    tools: start.info.client_tools.clone(),
                     calls: BTreeMap::new(),
                     questions: BTreeSet::new(),
                     busy_ms: now_ms,

@@ -184,7 +184,7 @@ impl Sim {
             for effect in effects {
                 match effect {
                     Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
-                        return Err(Violation::new(format!("{} starts by itself (P4)", start.turn_id)));
+                        return Err(Violation::new(format!("{} starts by itself (P4)", start.info.turn_id)));
                     }
                     Effect::Journal(command @ (JournalCommand::Load { .. } | JournalCommand::LoadTurns { .. })) => {
                         asked.push(command)

@@ -298,7 +298,7 @@ impl Sim {
 
     /// The disabled customizations of a turn equal those that its session shows (CUS-11).
     pub(super) fn check_off(&self, start: &TurnStart) -> Result<(), Violation> {
-        let state = self.host_session(&start.session_uri);
+        let state = self.host_session(&start.info.session);
         let shown = state.map(|state| json!(state.customizations)).unwrap_or_default();
         for entry in shown.as_array().into_iter().flatten() {
             let is_off = !is_on(entry);
@@ -313,7 +313,7 @@ impl Sim {
                 if start.switched_off.contains(id) != is_off {
                     return Err(Violation::new(format!(
                         "{} is told that {:?} is off, and {entry} shows something else",
-                        start.turn_id, start.switched_off
+                        start.info.turn_id, start.switched_off
                     )));
                 }
             }

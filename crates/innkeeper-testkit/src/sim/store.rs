@@ -206,10 +206,13 @@ impl Sim {
         };
         let is_new = store
             .run
-            .insert((uri.clone(), start.turn_id.clone(), start.text.clone()));
-        match is_new || start.resume {
+            .insert((uri.clone(), start.info.turn_id.clone(), start.info.text.clone()));
+        match is_new || start.info.resume {
             true => Ok(()),
-            false => Err(Violation::new(format!("{} of {uri} is run twice (P4)", start.turn_id))),
+            false => Err(Violation::new(format!(
+                "{} of {uri} is run twice (P4)",
+                start.info.turn_id
+            ))),
         }
     }
 }

@@ -46,7 +46,7 @@ impl AgentChat for Caller {
             .find(|tool| tool.spec().name == name)
             .expect("a known tool");
         let env = ToolEnv {
-            working_directories: turn.working_directories,
+            working_directories: turn.working_directories.clone(),
             readable: self.readable.clone(),
         };
         let draft = events.tool(name).display_name(tool.title()).start().await?;

@@ -79,8 +79,8 @@ fn cht01_the_chat_is_listed_before_the_answer_and_has_a_back_end() {
     assert_eq!(action["summary"]["origin"], json!({ "kind": "user" }));
     assert_eq!(action["summary"]["movable"], true);
     assert_eq!(inbox[1], json!({ "jsonrpc": "2.0", "id": 77, "result": null }));
-    assert_eq!(&*stage.last_opened().chat_uri, CHAT);
-    assert_eq!(stage.last_opened().working_directories, ["file:///a", "file:///b"]);
+    assert_eq!(&*stage.last_opened().info.chat, CHAT);
+    assert_eq!(stage.last_opened().info.working_directories, ["file:///a", "file:///b"]);
     assert_eq!(stage.catalogue(SESSION), [default.as_str(), CHAT]);
     assert!(entry(&stage, &default).get("movable").is_none());
     assert_eq!(
@@ -235,7 +235,7 @@ fn cht05_a_fork_copies_history_through_the_named_turn() {
     let open = stage.last_opened();
     let told: Vec<_> = open.history.recent.iter().map(|turn| turn.reply.as_str()).collect();
     assert_eq!(told, ["reply one", "reply two"]);
-    assert!(open.context.is_empty());
+    assert!(open.info.context.is_empty());
     // The two go separate ways from here.
     stage.turn(conn, CHAT, "three", "mine");
     assert_eq!(stage.state(CHAT)["turns"].as_array().map(Vec::len), Some(3));
@@ -281,9 +281,9 @@ fn cht06_a_side_chat_has_context_but_no_history() {
     );
     let open = stage.last_opened();
     assert!(open.history.recent.is_empty());
-    let context: Vec<_> = open.context.iter().map(|turn| turn.id.as_str()).collect();
+    let context: Vec<_> = open.info.context.iter().map(|turn| turn.id.as_str()).collect();
     assert_eq!(context, ["one"]);
-    assert_eq!(open.selection.as_deref(), Some("these words"));
+    assert_eq!(open.info.selection.as_deref(), Some("these words"));
 }
 
 #[test]
@@ -296,10 +296,10 @@ fn cht07_a_side_chat_on_a_running_turn_sees_it_as_it_is_now() {
     stage.create_chat(conn, side(&default, "two", None));
     stage.says_in(running, AgentEvent::Text("tence".into()));
     let open = stage.last_opened();
-    assert_eq!(open.context.len(), 2);
-    assert_eq!(open.context[1].text, "hi");
-    assert_eq!(open.context[1].reply, "half a sen");
-    assert_eq!(open.context[1].outcome, PastOutcome::Unfinished);
+    assert_eq!(open.info.context.len(), 2);
+    assert_eq!(open.info.context[1].text, "hi");
+    assert_eq!(open.info.context[1].reply, "half a sen");
+    assert_eq!(open.info.context[1].outcome, PastOutcome::Unfinished);
 }
 
 #[test]
@@ -314,13 +314,16 @@ fn cht09_directories_are_a_subset_of_the_sessions() {
     assert!(error(&answer).1.contains("workingDirectories[1]"), "{answer}");
     stage.create_chat(conn, with(CHAT, Some(vec!["file:///b", "file:///b"])));
     assert_eq!(stage.state(CHAT)["workingDirectories"], json!(["file:///b"]));
-    assert_eq!(stage.last_opened().working_directories, ["file:///b"]);
+    assert_eq!(stage.last_opened().info.working_directories, ["file:///b"]);
     stage.create_chat(conn, with("ahp-chat:/none", Some(vec![])));
     assert_eq!(stage.state("ahp-chat:/none")["workingDirectories"], json!([]));
-    assert!(stage.last_opened().working_directories.is_empty(), "no access at all");
+    assert!(
+        stage.last_opened().info.working_directories.is_empty(),
+        "no access at all"
+    );
     stage.create_chat(conn, with("ahp-chat:/all", None));
     assert!(stage.state("ahp-chat:/all").get("workingDirectories").is_none());
-    assert_eq!(stage.last_opened().working_directories.len(), 2);
+    assert_eq!(stage.last_opened().info.working_directories.len(), 2);
 }
 
 fn with_message(text: Value) -> CreateChat {
@@ -348,8 +351,8 @@ fn cht10_an_initial_message_starts_the_first_turn_for_its_author() {
     let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("no turn was started: {:?}", stage.agent.last());
     };
-    assert_eq!(start.text, "first words");
-    assert_eq!(start.client_tools.len(), 1);
+    assert_eq!(start.info.text, "first words");
+    assert_eq!(start.info.client_tools.len(), 1);
     stage.ends(TurnEnd::Complete);
     assert_eq!(stage.state(CHAT)["turns"].as_array().map(Vec::len), Some(1));
 }

@@ -298,8 +298,8 @@ fn cht20_directories_go_along_or_the_chat_stays() {
         Some(Effect::Agent(AgentCommand::OpenChat(_)))
     ));
     let open = stage.last_opened();
-    assert_eq!(&*open.chat_uri, CHAT);
-    assert_eq!(open.working_directories, ["file:///z"]);
+    assert_eq!(&*open.info.chat, CHAT);
+    assert_eq!(open.info.working_directories, ["file:///z"]);
     assert_eq!(open.history.recent.len(), 1);
 }
 

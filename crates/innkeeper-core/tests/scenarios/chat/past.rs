@@ -81,7 +81,7 @@ fn attach(stage: &mut Stage, conn: ConnId, chat: &str, turn: &str, attachments: 
 
 fn attached(stage: &Stage) -> Vec<Attachment> {
     match stage.agent.last() {
-        Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) => start.attachments.clone(),
+        Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) => start.info.attachments.clone(),
         other => panic!("no turn was started: {other:?}"),
     }
 }

@@ -182,7 +182,7 @@ fn turn12_turn13_only_a_resumable_error_of_the_latest_turn_can_be_resumed() {
     let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("the agent goes on")
     };
-    assert!(start.resume && start.turn_id == "two" && start.text == "hi");
+    assert!(start.info.resume && start.info.turn_id == "two" && start.info.text == "hi");
     stage.says(AgentEvent::Text("and on".into()));
     let parts = stage.state(&chat)["activeTurn"]["responseParts"].clone();
     assert_eq!(parts[0]["content"], "so far");

@@ -132,7 +132,13 @@ fn cht06_a_side_chat_is_told_the_newest_megabytes_only() {
         stage.turn(conn, &chat, &format!("t{n}"), &"x".repeat(1 << 20));
     }
     stage.create_chat(conn, starting_from("sideChat", &chat, "t7"));
-    let told: Vec<_> = stage.last_opened().context.iter().map(|turn| turn.id.clone()).collect();
+    let told: Vec<_> = stage
+        .last_opened()
+        .info
+        .context
+        .iter()
+        .map(|turn| turn.id.clone())
+        .collect();
     assert_eq!(told, ["t5", "t6", "t7"], "a little less than four fit into 4 MiB");
     assert_eq!(stage.loads, [(4, 7)]);
 }
@@ -174,8 +180,8 @@ fn turn18_an_attached_chat_is_read_for_the_agent_alone() {
     let Some(Effect::Agent(AgentCommand::StartTurn { start, .. })) = stage.agent.last() else {
         panic!("no turn was started");
     };
-    let Attachment::Chat { label, transcript, .. } = &start.attachments[1] else {
-        panic!("{:?}", start.attachments);
+    let Attachment::Chat { label, transcript, .. } = &start.info.attachments[1] else {
+        panic!("{:?}", start.info.attachments);
     };
     assert_eq!((label.as_str(), transcript.len()), ("that chat", 2));
 }

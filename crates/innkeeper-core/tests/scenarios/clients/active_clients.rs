@@ -290,7 +290,7 @@ fn tools_of(stage: &Stage) -> Vec<(String, String, String)> {
         Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start),
         _ => None,
     });
-    let tools = start.expect("a turn").client_tools.iter();
+    let tools = start.expect("a turn").info.client_tools.iter();
     tools
         .map(|tool| (tool.name.clone(), tool.client_name.clone(), tool.client.to_string()))
         .collect()

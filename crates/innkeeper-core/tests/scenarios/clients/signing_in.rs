@@ -248,7 +248,10 @@ fn auth05_auth09_a_turn_after_the_token_was_taken_back_fails_and_is_resumed_as_i
     stage.signs_in(conn, "new");
     stage.dispatch(conn, &chat, 3, resume("t1"));
     let started = stage.started();
-    assert_eq!((started.len(), started[0].resume, &*started[0].text), (1, false, "hi"));
+    assert_eq!(
+        (started.len(), started[0].info.resume, &*started[0].info.text),
+        (1, false, "hi")
+    );
     assert_eq!(stage.used(), Some("new"));
     stage.ends(TurnEnd::Complete);
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "complete");
@@ -274,7 +277,7 @@ fn auth09_a_turn_that_an_agent_began_is_resumed_as_what_it_is() {
         .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::OpenChat(_))));
     assert_eq!(opened.count(), 1);
     stage.dispatch(conn, &chat, 3, resume("t1"));
-    assert!(stage.started().last().expect("resumed").resume);
+    assert!(stage.started().last().expect("resumed").info.resume);
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
     let started = choosing(&stage, "t", &agent_uri("quiet"));
     stage.dispatch(conn, &chat, 1, started);
     let chosen = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::Agent(AgentCommand::StartTurn { start, .. }) => start.agent.clone(),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => start.info.agent.clone(),
         _ => None,
     });
     assert_eq!(chosen, Some(agent_uri("quiet")));

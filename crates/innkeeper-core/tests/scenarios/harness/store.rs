@@ -130,7 +130,7 @@ impl Stage {
             }
             Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
                 for unread in std::mem::take(&mut start.unread_chats) {
-                    let place = &mut start.attachments[unread.attachment];
+                    let place = &mut start.info.attachments[unread.attachment];
                     if let (Some(transcript), Attachment::Text { label, .. }) = (self.turns.told(&unread.span), &place)
                     {
                         let label = label.clone();

@@ -390,7 +390,7 @@ fn cmp09_a_session_is_created_with_checked_values_only() {
         (&json!("b"), &json!("autoApprove"), &json!("low"))
     );
     let told = stage.agent.iter().find_map(|effect| match effect {
-        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.settings.clone()),
+        Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.info.settings.clone()),
         _ => None,
     });
     assert_eq!(told.expect("a chat was opened")["branch"], "b");

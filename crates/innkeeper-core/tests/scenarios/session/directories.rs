@@ -153,7 +153,7 @@ fn ses25_a_directory_is_not_replaced_under_a_running_turn() {
     assert_eq!(stage.refusal(conn), None);
     stage.start_turn(conn, &chat, "u");
     let start = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.working_directories.clone()),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.info.working_directories.clone()),
         _ => None,
     });
     assert_eq!(start.expect("the turn starts"), ["file:///a", "file:///c"]);

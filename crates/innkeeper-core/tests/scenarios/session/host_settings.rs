@@ -223,7 +223,7 @@ fn root05_a_models_settings_come_back_with_the_message_and_reach_the_agent() {
     });
     let start = start.expect("the turn starts");
     assert_eq!(
-        (start.model.as_deref(), &start.model_settings["effort"]),
+        (start.info.model.as_deref(), &start.info.model_settings["effort"]),
         (Some("m1"), &json!("high"))
     );
 }

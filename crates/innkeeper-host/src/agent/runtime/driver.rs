@@ -400,7 +400,7 @@ impl Task {
         }) = turns.recv().await
         {
             // Whatever is logged in it names its session and turn (OTL-06).
-            let span = tracing::info_span!("turn", session = &*start.session_uri, turn = start.turn_id);
+            let span = tracing::info_span!("turn", session = &*start.info.session, turn = start.info.turn_id);
             tracing::debug!(parent: &span, "a turn begins");
             let app_request = start.app_request.clone();
             let turn = async {
@@ -528,19 +528,19 @@ impl Task {
             events.turn_begins(&start, is_first).await?;
             events.ask_about_servers(self.link.deps.trust).await?;
             let unread = std::mem::take(&mut start.unread_chats);
-            self.link.deps.history.fill(&mut start.attachments, unread).await;
-            let attachments = std::mem::take(&mut start.attachments);
+            self.link.deps.history.fill(&mut start.info.attachments, unread).await;
+            let attachments = std::mem::take(&mut start.info.attachments);
             let _ = running.for_apps.set(ForApps {
                 agent: Arc::clone(&self.agent),
                 turn: TurnInput::new(start.clone(), events.customizations().clone()),
             });
-            start.attachments = attachments;
+            start.info.attachments = attachments;
             let deps = &self.link.deps;
             // Whoever has it may take its time; a cancel does not wait for it.
             tokio::select! {
                 biased;
                 () = events.cancelled() => return Err(AgentError::Cancelled),
-                () = self.read_attached(&events, start.asked_by.as_ref(), &mut start.attachments) => {}
+                () = self.read_attached(&events, start.asked_by.as_ref(), &mut start.info.attachments) => {}
             }
             let mut turn = TurnInput::new(start, events.customizations().clone());
             turn.find_called(&*self.agent, &events, deps.mcp_reads.time).await?;

@@ -60,9 +60,9 @@ struct Heard {
 impl HookContext {
     pub(crate) fn of_turn(start: &TurnStart) -> Arc<Self> {
         Arc::new(Self {
-            session: Arc::clone(&start.session_uri),
-            turn: start.turn_id.as_str().into(),
-            working_directories: start.working_directories.clone(),
+            session: Arc::clone(&start.info.session),
+            turn: start.info.turn_id.as_str().into(),
+            working_directories: start.info.working_directories.clone(),
             ..Self::default()
         })
     }
@@ -151,7 +151,7 @@ impl EventSink {
     /// What comes before an agent hears of a turn. Refused, it does not.
     pub(crate) async fn turn_begins(&self, start: &TurnStart, is_first: bool) -> Result<(), AgentError> {
         if is_first {
-            let is_new = start.turns_before == 0 && !start.resume;
+            let is_new = start.info.turns_before == 0 && !start.info.resume;
             let source = if is_new { "startup" } else { "resume" };
             let input = object(json!({ "source": source }));
             let outcome = self.hook(HookEvent::SessionStart, source, input).await?;
@@ -160,8 +160,8 @@ impl EventSink {
             refuse(outcome.stop)?;
         }
         let mut of_prompt = Vec::new();
-        if !start.resume {
-            let input = object(json!({ "prompt": start.text }));
+        if !start.info.resume {
+            let input = object(json!({ "prompt": start.info.text }));
             let outcome = self.hook(HookEvent::UserPromptSubmit, "", input).await?;
             refuse(outcome.deny.or(outcome.stop))?;
             of_prompt = outcome.context;

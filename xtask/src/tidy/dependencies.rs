@@ -88,7 +88,7 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
-        name: "innkeeper-local",
+        name: "innkeeper-workspace",
         layer: Layer::Sibling,
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
@@ -313,7 +313,12 @@ mod tests {
     fn the_client_commands_have_no_private_door() {
         let good = package("innkeeper-cli", &[("ahp", None), ("innkeeper-testkit", Some("dev"))]);
         assert!(refused(TABLE, &good).is_empty());
-        for inside in ["innkeeper-core", "innkeeper-host", "innkeeper-store", "innkeeper-local"] {
+        for inside in [
+            "innkeeper-core",
+            "innkeeper-host",
+            "innkeeper-store",
+            "innkeeper-workspace",
+        ] {
             let bad = package("innkeeper-cli", &[(inside, None)]);
             assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
         }

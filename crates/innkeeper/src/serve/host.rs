@@ -13,9 +13,9 @@ use innkeeper_customizations::{
 };
 use innkeeper_host::contents::ContentLimits;
 use innkeeper_host::{Host, HostBuilder, HostError, Limits};
-use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
 use innkeeper_mcp::McpRunner;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
+use innkeeper_workspace::{KeptContents, LocalResources, ResourceLimits};
 
 use crate::mcp_tokens;
 use crate::trust;
@@ -46,8 +46,8 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
     let (settings, dir) = (&plan.settings, &prepared.dir);
     let contents = contents(dir, &plan.limits);
     let mut builder = Host::builder()
-        .files(innkeeper_local::Workspace::new())
-        .repositories(innkeeper_local::LocalRepositories::default())
+        .files(innkeeper_workspace::Workspace::new())
+        .repositories(innkeeper_workspace::LocalRepositories::default())
         .resources(resources(plan, prepared))
         .contents(contents.clone());
     if let Some(directory) = &plan.default_directory {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::sessions::{ContentsLine, ExportedContent, LeftOut};
 use innkeeper_host::contents::content_name;
-use innkeeper_local::KeptContents;
+use innkeeper_workspace::KeptContents;
 
 use super::offline::Offline;
 

@@ -16,8 +16,8 @@ use innkeeper_cli::sessions::{
 use innkeeper_cli::terminal::warn;
 use innkeeper_host::contents::{ContentLimits, Contents as _, content_name};
 use innkeeper_host::resources::Content;
-use innkeeper_local::KeptContents;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, ListPage, Mode, OnlyIf, StoreError};
+use innkeeper_workspace::KeptContents;
 
 use crate::config::ConfigFile;
 use crate::serve::CONTENTS_DIRECTORY;

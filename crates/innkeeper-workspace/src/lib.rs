@@ -1,4 +1,4 @@
-//! The services that a host gets from the machine it runs on: files as resources, completions, repositories, blobs.
+//! The services of a host that work with the files of its machine: resources, `@` completions, repositories, blobs.
 //!
 //! [`Workspace`] finds the files that `@` completes to. Start with `find.rs`: a walk that knows
 //! what Git ignores, stays within its directories, and ends in time; `rank.rs` decides which of the
@@ -42,7 +42,7 @@ const MAX_WALKS: usize = 4;
 ///
 /// ```
 /// use innkeeper_host::completions::Files;
-/// use innkeeper_local::Workspace;
+/// use innkeeper_workspace::Workspace;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -131,6 +131,7 @@ fn check_counts(
             text.iter()
                 .flat_map(|(path, text)| prose::check_comments(path, text, &source.prose)),
         );
+        found.extend(prose::check_words(&source.path, &source.prose));
         found.extend(type_names::check(source));
     }
     let written = workspace.read_text(ratchet::PATH).unwrap_or_default();

@@ -1,14 +1,38 @@
-//! Sentences in comments and docs: none begins with What, Who, Whoever or Whose unless it asks.
+//! The English of comments, messages and pages.
 //!
-//! Such a sentence hides its subject ("What was found is compared"). Begin with the technical noun instead.
+//! No sentence begins with What, Who, Nobody, Whatever and the like unless it asks: such a sentence hides its
+//! subject ("What was found is compared"). No comment and no message of a Rust file speaks of people or of somebody
+//! where it means a user, a client or an agent.
 
 use super::Finding;
 use super::ratchet::{Scoped, scope_of};
-use crate::source::line_at;
+use crate::source::{find_word, line_at};
 
-const RULE: &str = "prose";
+const SENTENCE_RULE: &str = "prose";
+/// A rule of its own, so that crates that were clean by the rule above stay clean.
+const SUBJECT_RULE: &str = "prose-subject";
+const WORD_RULE: &str = "prose-word";
 
-const OPENINGS: &[&str] = &["What", "Who", "Whoever", "Whose", "Whom"];
+/// The words that begin a sentence, and the rule that each breaks.
+const OPENINGS: &[(&[&str], &str)] = &[
+    (&["What"], SENTENCE_RULE),
+    (&["Who"], SENTENCE_RULE),
+    (&["Whoever"], SENTENCE_RULE),
+    (&["Whose"], SENTENCE_RULE),
+    (&["Whom"], SENTENCE_RULE),
+    (&["Nobody"], SUBJECT_RULE),
+    (&["Somebody"], SUBJECT_RULE),
+    (&["Those", "who"], SUBJECT_RULE),
+    (&["Of", "a"], SUBJECT_RULE),
+    (&["Of", "the"], SUBJECT_RULE),
+    (&["Whatever"], SUBJECT_RULE),
+];
+
+/// The words that comments and literals of Rust files avoid.
+const WORDS: &[&str] = &["people", "People", "somebody", "Somebody", "whoever", "Whoever"];
+
+/// This file has the words in its lists and tests.
+const EXEMPT_FROM_WORDS: &str = "xtask/src/tidy/prose.rs";
 
 /// Generated pages say what their sources say.
 const GENERATED: &[&str] = &["docs/conformance.md"];
@@ -74,6 +98,27 @@ pub(super) fn check_comments(path: &str, text: &str, prose: &str) -> Vec<Scoped>
     blocks.findings(path)
 }
 
+/// Checks the words of comments and literals of a Rust file, given as its prose.
+pub(super) fn check_words(path: &str, prose: &str) -> Vec<Scoped> {
+    if path == EXEMPT_FROM_WORDS {
+        return Vec::new();
+    }
+    let found = WORDS.iter().flat_map(|word| {
+        let starts = find_word(prose, word).into_iter();
+        starts.map(move |start| Scoped {
+            scope: scope_of(path),
+            finding: Finding {
+                path: path.to_owned(),
+                line: line_at(prose, start),
+                rule: WORD_RULE,
+                what: format!("a comment or a message says \"{word}\""),
+                remedy: "say user, client, agent or caller; see docs/dev/glossary.md".to_owned(),
+            },
+        })
+    });
+    found.collect()
+}
+
 /// Returns the text of a line comment. Literals that look like one are not told apart when they begin a line.
 fn comment_in(prose: &str) -> Option<&str> {
     let trimmed = prose.trim();
@@ -115,13 +160,13 @@ impl Blocks {
     fn findings(mut self, path: &str) -> Vec<Scoped> {
         self.end();
         let found = self.done.iter().flat_map(|block| openings(block));
-        let scoped = |(line, word): (usize, &'static str)| Scoped {
+        let scoped = |(line, words, rule): Opening| Scoped {
             scope: scope_of(path),
             finding: Finding {
                 path: path.to_owned(),
                 line,
-                rule: RULE,
-                what: format!("a sentence begins with \"{word}\" and asks nothing"),
+                rule,
+                what: format!("a sentence begins with \"{}\" and asks nothing", words.join(" ")),
                 remedy: "begin with the noun that the sentence is about; see docs/dev/style.md".to_owned(),
             },
         };
@@ -129,30 +174,40 @@ impl Blocks {
     }
 }
 
-/// Returns the sentences of a paragraph that begin with one of the words and are no questions.
-fn openings(block: &[(usize, String)]) -> Vec<(usize, &'static str)> {
+/// The line, the first words and the broken rule of a sentence.
+type Opening = (usize, &'static [&'static str], &'static str);
+
+/// Returns the sentences of a paragraph that begin with words of the list and are no questions.
+fn openings(block: &[(usize, String)]) -> Vec<Opening> {
+    let words: Vec<(usize, &str)> = block
+        .iter()
+        .flat_map(|(line, text)| text.split_whitespace().map(|word| (*line, word)))
+        .collect();
     let mut found = Vec::new();
-    let mut open: Option<(usize, &'static str)> = None;
+    let mut open: Option<Opening> = None;
     let mut begins = true;
-    for (line, text) in block {
-        for word in text.split_whitespace() {
-            if begins {
-                let bare = word.trim_start_matches(['*', '_', '(', '"', '“']);
-                let bare = bare.trim_end_matches(|c: char| !c.is_alphanumeric());
-                open = OPENINGS
-                    .iter()
-                    .find(|opening| **opening == bare)
-                    .map(|word| (*line, *word));
-            }
-            let end = word.trim_end_matches([')', '"', '”', '*', '_', '`']);
-            begins = end.ends_with(['.', '!', '?']);
-            if begins {
-                found.extend(open.take().filter(|_| !end.ends_with('?')));
-            }
+    for (index, (line, word)) in words.iter().enumerate() {
+        if begins {
+            let rest = &words[index..];
+            let opening = OPENINGS.iter().find(|(opening, _)| begins_with(rest, opening));
+            open = opening.map(|(opening, rule)| (*line, *opening, *rule));
+        }
+        let end = word.trim_end_matches([')', '"', '”', '*', '_', '`']);
+        begins = end.ends_with(['.', '!', '?']);
+        if begins {
+            found.extend(open.take().filter(|_| !end.ends_with('?')));
         }
     }
     found.extend(open);
     found
+}
+
+fn begins_with(words: &[(usize, &str)], opening: &[&str]) -> bool {
+    let bare = |word: &str| {
+        let word = word.trim_start_matches(['*', '_', '(', '"', '“']);
+        word.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()
+    };
+    words.len() >= opening.len() && opening.iter().zip(words).all(|(want, (_, word))| bare(word) == *want)
 }
 
 #[cfg(test)]
@@ -182,12 +237,31 @@ mod tests {
     fn questions_literals_and_examples_pass() {
         for text in [
             "// What happens if\n// it fails?\n",
-            "// Whatever it is.\n",
+            "// Of all files one is read.\n// Nobody?\n",
             "// A list says what there is: What.\n// (no sentence)\nlet a = \"What is it.\";\n",
             "/// ```\n/// // What is code.\n/// ```\nfn a() {}\n",
         ] {
             assert_eq!(comments(text), [0usize; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn openings_of_several_words_are_found_across_lines() {
+        assert_eq!(comments("// Whatever it is.\n"), [1]);
+        assert_eq!(
+            comments("// Plain. Those\n// who wait.\nfn a() {}\n// Of the two, one.\n"),
+            [1, 4]
+        );
+        let found = check_comments("a.rs", "// Of a file.\n", "// Of a file.\n");
+        assert_eq!(found[0].finding.rule, SUBJECT_RULE);
+    }
+
+    #[test]
+    fn words_are_found_in_comments_and_messages() {
+        let words = |text: &str| lines(check_words("a.rs", &Source::new("a.rs", text).prose));
+        assert_eq!(words("// For people.\nlet a = \"somebody asked\";\n"), [1, 2]);
+        assert_eq!(words("let people = 1; // peoples\n"), [0usize; 0]);
+        assert_eq!(lines(check_words(EXEMPT_FROM_WORDS, "people")), [0usize; 0]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Agent for Concierge {
 #[async_trait]
 impl AgentChat for Concierge {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
-        // A question. Every client shows it; whoever answers first answers for all.
+        // A question. Every client shows it; the first answer counts for all.
         let form = Form::new("I shall be glad to book you a table.")
             .integer("guests", "For how many?")
             .required()

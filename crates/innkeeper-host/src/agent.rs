@@ -1,9 +1,8 @@
-//! The seam to agents: what one implements, and what it is given.
+//! The traits that an agent implements, and the handles that it gets.
 //!
-//! Agents never see AHP. They get a person's words and a sink for what they produce; the host
-//! turns that into actions, in order, for everybody. What an agent holds in its hands is what it
-//! may do: a call that was denied is gone, one that is dropped ends as failed, and every wait ends
-//! with its turn.
+//! Agents never see AHP. An agent gets a user's message and a sink for its output; the host turns that output into
+//! actions, in order, for every subscriber. An agent's handles are its permissions: a denied call is gone, a dropped
+//! call ends as failed, and every wait ends with its turn.
 
 use std::sync::Arc;
 
@@ -77,7 +76,7 @@ pub use tool_call::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder,
 /// ```
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
-    /// How the agent is shown to people.
+    /// Returns the name, the description and the abilities of the agent, as clients show them.
     fn info(&self) -> AgentInfo;
 
     /// Brings up what one chat needs. Runs while the session is shown as being created; an error
@@ -109,7 +108,7 @@ pub trait Agent: Send + Sync + 'static {
     }
 
     /// Finds values of a setting of kind [`SettingKind::Search`](innkeeper_core::agent::SettingKind::Search)
-    /// while somebody types. Best first; the host gives up after its `look_up_time`.
+    /// while a user types. Best first; the host gives up after its `look_up_time`.
     async fn setting_values(&self, query: SettingQuery) -> Vec<SettingValue> {
         let _ = query;
         Vec::new()
@@ -136,12 +135,12 @@ pub enum AgentError {
     /// The turn was cancelled; nobody needs to hear more about it.
     #[error("the turn was cancelled")]
     Cancelled,
-    /// Something failed, and people are told.
+    /// Something failed, and the session's users see why.
     #[error("{message}")]
     Failed {
         /// A short name for programs.
         kind: String,
-        /// A sentence for people: what happened and what to do.
+        /// A sentence for users: the problem and its remedy.
         message: String,
         /// Whether this very turn can go on from here (TURN-13).
         resumable: bool,

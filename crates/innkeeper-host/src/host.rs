@@ -143,7 +143,7 @@ impl HostHandle {
         self.ready.load(Ordering::Acquire) && !self.inbox.is_closed()
     }
 
-    /// Why a host that runs takes no work, in a sentence for people.
+    /// Returns the reason why a running host accepts no work, as a sentence for users.
     pub fn problem(&self) -> Option<String> {
         self.problem.lock().clone()
     }

@@ -86,7 +86,7 @@ pub struct Limits {
     pub content_session_bytes: u64,
     /// Most of them for all sessions together.
     pub content_total_bytes: u64,
-    /// What the core bounds.
+    /// The limits of the core.
     pub core: CoreConfig,
 }
 

@@ -47,13 +47,13 @@ impl ClientCall {
         self
     }
 
-    /// What the agent wants to achieve with it.
+    /// Sets the purpose of the call, as the agent states it.
     pub fn intention(mut self, intention: impl Into<String>) -> Self {
         self.builder = self.builder.intention(intention);
         self
     }
 
-    /// Has people asked first.
+    /// Asks for a confirmation before the call runs.
     pub fn confirm(mut self, confirmation: Confirmation) -> Self {
         self.permission = Permission::Ask(Box::new(confirmation));
         self

@@ -1,4 +1,4 @@
-//! What an agent is told: about a chat when it opens, about a turn when it runs.
+//! The input of an agent: about a chat when it opens, about a turn when it runs.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -53,8 +53,8 @@ impl ChatContext {
         }
     }
 
-    /// Renders the system prompt that the chat starts with: a client that asked for some of the
-    /// sections may rewrite them (SMT-06). Whatever goes wrong with that leaves them as they are.
+    /// Renders the system prompt that the chat starts with: a client that asked for some of the sections may rewrite
+    /// them (SMT-06). If that fails, the sections stay as they are.
     ///
     /// # Errors
     ///
@@ -64,9 +64,9 @@ impl ChatContext {
         Ok(self.renderer.render(None, sections).await)
     }
 
-    /// The token to use for one of the agent's protected resources: of whoever wants the chat opened,
-    /// else of the client that created the session, else of one that takes part in it. Each turn
-    /// brings its own ([`TurnInput::token`]), which may be another one's.
+    /// Returns the token for one of the agent's protected resources: that of the client that wants the chat opened,
+    /// else of the client that created the session, else of an active client of the session. Each turn has its own
+    /// ([`TurnInput::token`]), which may be another client's.
     pub fn token(&self, resource: &str) -> Option<Secret> {
         self.credential(resource).map(|credential| credential.token.clone())
     }
@@ -76,8 +76,8 @@ impl ChatContext {
         find(&self.credentials, resource)
     }
 
-    /// Tells whoever waits for the session how far it is (ROOT-17). Costs nothing when nobody
-    /// asked. `total` is left out (`None`) while it is unknown.
+    /// Reports the progress of opening to the clients that wait for the session (ROOT-17). Does nothing when no client
+    /// waits. `total` is `None` while it is unknown.
     pub async fn progress(&self, done: u64, total: impl Into<Option<u64>>, message: impl Into<String>) {
         if let Some((chat, inbox)) = &self.reporter {
             let progress = Input::Progress {
@@ -174,16 +174,16 @@ fn find<'a>(credentials: &'a [Credential], resource: &str) -> Option<&'a Credent
     credentials.iter().find(|credential| credential.resource == resource)
 }
 
-/// What somebody types into a setting (CMP-06).
+/// The text that a user has typed into a setting (CMP-06).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SettingQuery {
     /// The setting.
     pub setting: String,
-    /// What was typed; empty at first.
+    /// The typed text; empty at first.
     pub text: String,
     /// Where the session would work, as a URI.
     pub working_directory: Option<String>,
-    /// What was chosen so far.
+    /// The settings chosen so far.
     pub settings: Map<String, Value>,
 }

@@ -6,7 +6,7 @@ use innkeeper_core::agent::CommandInfo;
 
 use super::{ModelInfo, ProtectedResource, STANDARD_SECTIONS, Section, Setting, ToolInfo};
 
-/// How an agent is shown to people, and what it can do.
+/// The name, the description and the abilities of an agent, as clients show them.
 ///
 /// ```
 /// use innkeeper_host::AgentInfo;
@@ -49,7 +49,7 @@ struct Abilities {
     app_sampling: bool,
 }
 
-/// What an agent makes of several working directories (SES-25).
+/// The way in which an agent uses several working directories (SES-25).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directories {
     /// Any number of them, all equal.
@@ -114,16 +114,16 @@ impl AgentInfo {
         self
     }
 
-    /// Promises that `open_chat` honours [`ChatContext::history`](super::ChatContext::history).
-    /// People can then fork chats and cut them short (CHT-05, TRC-05).
+    /// Promises that `open_chat` honours [`ChatContext::history`](super::ChatContext::history). Users can then fork and
+    /// truncate chats (CHT-05, TRC-05).
     #[must_use]
     pub fn with_history(mut self) -> Self {
         self.can.history = true;
         self
     }
 
-    /// Promises that a turn which ended with the host can go on from the history alone: people are
-    /// offered to resume it (TURN-12), unless a tool was at work. Implies [`Self::with_history`].
+    /// Promises that a turn that ended with the host can be resumed from the history alone: users are offered to resume
+    /// it (TURN-12), unless a tool call was running. Implies [`Self::with_history`].
     #[must_use]
     pub fn with_resume(mut self) -> Self {
         self.can.history = true;
@@ -147,8 +147,7 @@ impl AgentInfo {
     }
 
     /// Promises that `open_chat` honours [`ChatInfo::context`](super::ChatInfo::context) and
-    /// [`ChatInfo::selection`](super::ChatInfo::selection). People can then open a chat
-    /// about something in another one (CHT-06).
+    /// [`ChatInfo::selection`](super::ChatInfo::selection). Users can then open a side chat (CHT-06).
     #[must_use]
     pub fn with_side_chats(mut self) -> Self {
         self.can.side_chats = true;
@@ -233,8 +232,7 @@ impl AgentInfo {
 }
 
 impl Abilities {
-    /// What cannot be done is left out, never `false`: both mean the same, and older clients know
-    /// only the former.
+    /// A missing ability is omitted, never `false`: both mean the same, and older clients know only the former.
     fn into_wire(self) -> Option<AgentCapabilities> {
         // Forks and side chats imply several chats.
         let chats = self.chats || self.history || self.side_chats;

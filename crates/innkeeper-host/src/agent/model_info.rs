@@ -28,7 +28,7 @@ pub struct ModelInfo {
     pub max_output_tokens: Option<u32>,
     /// Whether it understands images, if that is known.
     pub supports_vision: Option<bool>,
-    /// What a message can set it up with, such as how hard it thinks. The values arrive with
+    /// The settings that a message can choose, such as the reasoning effort. The values arrive with
     /// [`TurnInfo::model_settings`](super::TurnInfo::model_settings).
     pub settings: Vec<Setting>,
 }

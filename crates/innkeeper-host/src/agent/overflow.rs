@@ -1,8 +1,7 @@
-//! What a turn has no room for: kept beside its session, and referred to in the turn (RES-03).
+//! Content that is too long for a turn: stored as a blob beside the session, and referred to in the turn (RES-03).
 //!
-//! Contents of changed files are never part of the turn itself. What a file was before and after a change is kept when
-//! people are asked about the change and when it is done, so that they still see what was, and not what the file has
-//! become since.
+//! Contents of changed files are never part of the turn itself. The file before and after a change is stored when users
+//! are asked to confirm the change and when it is done, so that they still see the change and not the present file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use super::{AgentError, EventSink, FileChange, FileSide, ToolContent};
 use crate::services::contents::{Reference, SessionContents, content_name};
 use crate::services::resources::content_type;
 
-/// What one turn has room for, and where it puts the rest.
+/// The space that is left in one turn, and the store for the rest.
 #[derive(Debug, Default)]
 pub(crate) struct TurnOverflow {
     /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
@@ -37,9 +36,9 @@ impl TurnOverflow {
 const MOST_INLINE: usize = 64 << 10;
 
 impl EventSink {
-    /// Shows something that is too long for the turn, or is not text: it is kept beside the session and is a part of the
-    /// turn by reference, which clients read when people want to see it. The name, as in `report.md`, is what they see of
-    /// it. Returns whether it could be kept; if not, nothing is shown.
+    /// Shows content that is too long for the turn, or is not text: it is stored beside the session and is part of the
+    /// turn by reference, which clients read when users want to see it. Users see the name, as in `report.md`. Returns
+    /// whether it could be stored; if not, nothing is shown.
     ///
     /// # Errors
     ///
@@ -102,7 +101,7 @@ impl EventSink {
             Ok(reference) => side.content = reference.uri,
             Err(problem) => {
                 tracing::warn!(problem, "what a file was could not be kept");
-                // What is short stays in the turn. What is not can be read by nobody, who is told so.
+                // Short content stays in the turn. Longer content is lost, and the turn says so.
                 if size > MOST_INLINE {
                     side.content = content::kept(&name, &side.uri);
                 }

@@ -16,7 +16,7 @@ use super::AgentError;
 pub struct PromptSection {
     /// Its id, unique in the prompt.
     pub id: String,
-    /// What it says.
+    /// The text of the section.
     pub content: String,
 }
 
@@ -83,7 +83,7 @@ pub struct RenderedPrompt {
 pub struct RenderedSection {
     /// Its id.
     pub id: String,
-    /// What it says now.
+    /// The text of the section after the rewrite.
     pub content: String,
     /// Whether that is not what the agent wrote.
     pub changed: bool,

@@ -1,13 +1,12 @@
-//! What an agent needs somebody to sign in to.
+//! Resources of an agent for which users have to sign in.
 
 use ahp_types::state::ProtectedResourceMetadata;
 
-/// Something that takes a token, such as the API of a model: an OAuth 2.0 protected resource in the
-/// words of RFC 9728 (AUTH-02).
+/// A resource that takes a token, such as the API of a model: an OAuth 2.0 protected resource as in RFC 9728 (AUTH-02).
 ///
-/// Clients see it in the agent's description and send a token with `authenticate`. The agent gets
-/// the token of whoever wants something of it, with
-/// [`ChatContext::token`](super::ChatContext::token) and [`TurnInput::token`](super::TurnInput::token).
+/// Clients see it in the agent's description and send a token with `authenticate`. The agent gets the token of the
+/// client that it works for, with [`ChatContext::token`](super::ChatContext::token) and
+/// [`TurnInput::token`](super::TurnInput::token).
 ///
 /// ```
 /// use innkeeper_host::AgentInfo;
@@ -41,14 +40,14 @@ impl ProtectedResource {
         })
     }
 
-    /// A name for people.
+    /// Sets the name that users see.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.0.resource_name = Some(name.into());
         self
     }
 
-    /// A page for people that says how to get a token.
+    /// Sets the address of a page that tells users how to get a token.
     #[must_use]
     pub fn documentation(mut self, url: impl Into<String>) -> Self {
         self.0.resource_documentation = Some(url.into());
@@ -69,7 +68,7 @@ impl ProtectedResource {
         self
     }
 
-    /// What its operator says about the use of data.
+    /// Sets the address of the operator's page about the use of data.
     #[must_use]
     pub fn policy(mut self, url: impl Into<String>) -> Self {
         self.0.resource_policy_uri = Some(url.into());

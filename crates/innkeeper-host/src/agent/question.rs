@@ -1,4 +1,4 @@
-//! Questions to people.
+//! Questions that an agent asks users.
 
 use innkeeper_core::agent::Questions;
 
@@ -124,7 +124,7 @@ impl Form {
         self.add(id, message, kind)
     }
 
-    /// Says that the question added last wants an answer; people may still leave it out (INP-05).
+    /// Marks the question added last as required; users may still leave it out (INP-05).
     #[must_use]
     pub fn required(mut self) -> Self {
         if let Some(question) = self.questions.last_mut() {

@@ -33,9 +33,9 @@ pub struct EventSink {
     pub(crate) cancelled: CancellationToken,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) customizations: TurnCustomizations,
-    /// What hooks are told of every moment, and what they said.
+    /// The context that every hook gets, and the context that hooks added.
     pub(crate) hook_context: Arc<HookContext>,
-    /// What the turn has room for.
+    /// The space for long content in the turn.
     pub(crate) overflow: Arc<TurnOverflow>,
 }
 
@@ -64,12 +64,12 @@ impl EventSink {
         self.send(AgentEvent::EndPart).await
     }
 
-    /// What the turn has cost so far.
+    /// Reports the token usage of the turn so far.
     pub async fn usage(&self, usage: Usage) -> Result<(), AgentError> {
         self.send(AgentEvent::Usage(Box::new(usage))).await
     }
 
-    /// What the agent is doing, for a status line.
+    /// Reports the agent's present activity, for a status line.
     pub async fn activity(&self, activity: impl Into<String>) -> Result<(), AgentError> {
         self.send(AgentEvent::Activity(Some(activity.into()))).await
     }
@@ -106,9 +106,9 @@ impl EventSink {
         .await
     }
 
-    /// Keeps something with the chat, for whoever opens it the next time: after a restart of the
-    /// host, or when the chat was idle for long. Agents with sessions of their own keep their ids
-    /// so. It replaces what was kept before; `null` forgets it. At most 64 KiB of JSON.
+    /// Persists a value with the chat for the next time it is opened: after a restart of the host, or after a long idle
+    /// time. Agents with sessions of their own store the ids here. The value replaces the former one; `null` deletes
+    /// it. At most 64 KiB of JSON.
     pub async fn remember(&self, memory: serde_json::Value) -> Result<(), AgentError> {
         if memory.to_string().len() > MAX_MEMORY_BYTES {
             let message =
@@ -118,9 +118,9 @@ impl EventSink {
         self.send(AgentEvent::Remember(Box::new(memory))).await
     }
 
-    /// Says that a token was not accepted by what it is for. Nobody is given that token again, and
-    /// those who listen to the session are asked for another one (AUTH-09). The turn goes on until the
-    /// agent ends it, as a rule with [`AgentError::resumable`].
+    /// Reports that the resource did not accept a token. That token is not used again, and the subscribers of the
+    /// session are asked for another one (AUTH-09). The turn continues until the agent ends it, usually with
+    /// [`AgentError::resumable`].
     pub async fn token_refused(&self, resource: impl Into<String>, token: &Secret) -> Result<(), AgentError> {
         let (resource, token) = (resource.into(), token.clone());
         self.send(AgentEvent::TokenRefused { resource, token }).await
@@ -151,10 +151,10 @@ impl EventSink {
         self.client_tool(tool).run(input).await
     }
 
-    /// Asks people. They see the same form in every client and fill it in together; the first who
-    /// sends it answers for all.
+    /// Asks the session's users a question. They see the same form in every client and fill it in together; the first
+    /// one to send it answers for all.
     ///
-    /// Giving up on the answer takes the question back.
+    /// Dropping the future withdraws the question.
     pub async fn ask(&self, form: Form) -> Result<Answer, AgentError> {
         let kind = match form.is_elicited() {
             true => ELICITATION.trim_end_matches('-'),
@@ -176,20 +176,18 @@ impl EventSink {
         Ok(answer)
     }
 
-    /// Asks people to visit a page, for instance to sign in there, and to say when they are done.
+    /// Asks users to visit a page, for instance to sign in there, and to confirm when they are done.
     pub async fn ask_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<Response, AgentError> {
         let answer = self.ask(Form::visit(message, url)).await?;
         Ok(answer.response)
     }
 
-    /// The message with which somebody wants to steer the running turn, if there is one; it counts
-    /// as heard from now on (PEND-04). Call it where the agent can take a new direction, such as
-    /// between two tool calls.
+    /// Takes the steering message of the running turn, if there is one; it counts as delivered from now on (PEND-04).
+    /// Call it where the agent can change direction, such as between two tool calls.
     ///
-    /// Hooks hear of it first, as of any message. One that they refuse is not given to the agent, and people
-    /// are told so.
+    /// Hooks see it first, as any message. One that they refuse is not given to the agent, and users see a notice.
     ///
-    /// Nobody's words are lost when this future is dropped: they are kept for the next call.
+    /// Dropping this future loses no message: it is retained for the next call.
     pub async fn steering(&self) -> Result<Option<String>, AgentError> {
         let Some(words) = self.next_steering().await? else {
             return Ok(None);
@@ -228,11 +226,10 @@ impl EventSink {
         }
     }
 
-    /// Renders the system prompt of this turn: the client that started it, or another one of the
-    /// session, may rewrite the sections it asked for (SMT-06). A subagent's prompt is rewritten by the
-    /// client that started its parent's turn. Call it whenever the prompt is put together; without
-    /// such a client it takes no more than a moment. Whatever goes wrong with the client leaves the
-    /// sections as they are.
+    /// Renders the system prompt of this turn: the client that started it, or another one of the session, may rewrite
+    /// the sections it asked for (SMT-06). A subagent's prompt is rewritten by the client that started its parent's
+    /// turn. Call it whenever the prompt is built; without such a client it returns at once. If the client fails, the
+    /// sections stay as they are.
     ///
     /// # Errors
     ///
@@ -256,7 +253,7 @@ impl EventSink {
         background::begin(self, label.into(), command.into()).await
     }
 
-    /// What the turn may use of what its session brings along; a subagent's is that of its parent.
+    /// Returns the customizations of the turn; a subagent has those of its parent.
     pub fn customizations(&self) -> &TurnCustomizations {
         &self.customizations
     }
@@ -291,8 +288,7 @@ impl EventSink {
         self.send_noting(event, &mut false).await
     }
 
-    /// Sends, and notes the moment from which on an answer may come, even if whoever waits gives up
-    /// in the middle of this.
+    /// Sends an event and sets the flag as soon as a reply may come, even if the caller drops this future.
     pub(super) async fn send_noting(&self, mut event: AgentEvent, sent: &mut bool) -> Result<(), AgentError> {
         loop {
             let offer = self.link.queue.offer(self.turn, event);

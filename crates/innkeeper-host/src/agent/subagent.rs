@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AgentError, EventSink};
 use crate::agent::runtime::driver::{died, out_of_patience, turn_end};
 
-/// What a subagent is to do.
+/// The task of a subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubagentSpec {
     title: String,
@@ -71,12 +71,11 @@ impl SubagentSpec {
     }
 }
 
-/// A subagent that was started: a chat with one turn, driven by whoever holds this. Made by
+/// A started subagent: a chat with one turn, driven by the owner of this handle. Made by
 /// [`ToolCall::subagent`](super::ToolCall::subagent). Dropping it ends the turn as cancelled.
 ///
-/// When the turn that started it ends, its own is cancelled with it, unless it is detached. Its
-/// turn can also be cancelled by people; then everything that waits in it fails with
-/// [`AgentError::Cancelled`].
+/// When the turn that started it ends, its own is cancelled with it, unless it is detached. Users can also cancel its
+/// turn; then everything that waits in it fails with [`AgentError::Cancelled`].
 #[derive(Debug)]
 #[must_use = "a subagent that is dropped ends as cancelled"]
 pub struct Subagent {
@@ -92,7 +91,7 @@ pub struct Subagent {
 pub enum SubagentEnd {
     /// It did its work.
     Done,
-    /// Somebody stopped it, and it alone.
+    /// A user stopped this subagent only.
     Stopped,
 }
 
@@ -121,10 +120,9 @@ impl Subagent {
         self.end(turn_end(result));
     }
 
-    /// Drives it to the end of the given work, and ends its turn with what came of it. That people
-    /// stopped the subagent and nothing else is no error of whoever started it. Several can
-    /// be driven at once, for instance with `tokio::join!`. Work that panics ends the subagent's turn
-    /// with an error, and no other.
+    /// Runs the given work, and ends the subagent's turn with its outcome. If users stop only the subagent, its parent
+    /// gets no error. Several subagents can be driven at once, for instance with `tokio::join!`. Work that panics ends
+    /// the subagent's turn with an error, and no other.
     pub async fn drive<W, F>(self, work: W) -> Result<SubagentEnd, AgentError>
     where
         W: FnOnce(EventSink) -> F + Send,
@@ -181,7 +179,7 @@ impl Subagent {
         if self.events.link.queue.end(self.events.turn, end) {
             self.events.link.wake_now();
         }
-        // Whatever still waits in this turn need not wait on.
+        // Everything that still waits in this turn stops waiting.
         self.events.cancelled.cancel();
     }
 }

@@ -56,13 +56,13 @@ impl ToolCallBuilder {
         self
     }
 
-    /// A name for people; otherwise they see the tool's name.
+    /// Sets the name that users see instead of the tool's name.
     pub fn display_name(mut self, name: impl Into<String>) -> Self {
         self.start.display_name = name.into();
         self
     }
 
-    /// What the agent wants to achieve with it.
+    /// Sets the purpose of the call, as the agent states it.
     pub fn intention(mut self, intention: impl Into<String>) -> Self {
         self.start.intention = Some(intention.into());
         self
@@ -75,8 +75,8 @@ impl ToolCallBuilder {
         self
     }
 
-    /// Says that an MCP server executes it, by the id of its customization. Only such a call can
-    /// ask people to sign in.
+    /// Marks the call as executed by an MCP server, given by the id of its customization. Only such a call can ask
+    /// users to sign in.
     pub fn mcp(mut self, customization: impl Into<String>) -> Self {
         self.start.contributor = Contributor::Mcp(customization.into());
         self
@@ -105,7 +105,7 @@ impl ToolCallBuilder {
     }
 }
 
-/// What is about to happen, for people, and the input it happens with.
+/// The description of a call for users, and its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     message: Description,
@@ -148,7 +148,7 @@ impl From<String> for Invocation {
     }
 }
 
-/// What came of asking people.
+/// The outcome of a confirmation.
 #[derive(Debug)]
 #[must_use = "a denied call must not run"]
 pub enum Verdict {
@@ -178,16 +178,15 @@ impl ToolDraft {
         self.call.step(ToolStep::Input(text)).await
     }
 
-    /// Says what the call is about while its input still streams, as in "Editing `notes.txt`". What is said when it
-    /// [runs](Self::run) or [asks](Self::confirm) takes its place.
+    /// Describes the call while its input still streams, as in "Editing `notes.txt`". The description given when it
+    /// [runs](Self::run) or [asks](Self::confirm) replaces this one.
     pub async fn announce(&mut self, description: impl Into<Description>) -> Result<(), AgentError> {
         self.call.step(ToolStep::Announce(description.into())).await
     }
 
-    /// Has the session's hooks look at the call before anything is done with its input, for agents that
-    /// can take another one from them: if so, it is returned. Who does not call this has hooks look
-    /// when the call [runs](Self::run) or [asks](Self::confirm), and a hook that wants another
-    /// input then refuses the call.
+    /// Runs the session's hooks before the agent uses the input of the call, for agents that can take a changed input:
+    /// if a hook changed it, it is returned. Without this, hooks run when the call [runs](Self::run) or
+    /// [asks](Self::confirm), and a hook that changes the input then refuses the call.
     ///
     /// # Errors
     ///
@@ -198,13 +197,13 @@ impl ToolDraft {
         Ok(changed)
     }
 
-    /// Runs a harmless call without asking. Its work begins when this returns: the host has kept by
-    /// then that the call runs, so that no crash hides what it may have done (P4).
+    /// Runs a harmless call without a confirmation. Its work begins when this returns: by then the host has persisted
+    /// that the call runs, so that no crash hides its effects (P4).
     ///
     /// # Errors
     ///
-    /// [A denial](AgentError::denial) when a hook refuses the call, or wants people to be asked and they
-    /// refuse it. The call is over then.
+    /// [A denial](AgentError::denial) when a hook refuses the call, or demands a confirmation that a user refuses. The
+    /// call is over then.
     pub async fn run(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
         let invocation = invocation.into();
         let verdict = self.call.hook_verdict(&invocation).await?;
@@ -220,8 +219,8 @@ impl ToolDraft {
         Ok(self.call.running())
     }
 
-    /// Asks before the call runs. The session's policy may answer for people, and so may a hook that
-    /// is theirs; any hook can refuse, or have them asked whatever the policy says.
+    /// Asks for a confirmation before the call runs. The session's policy may approve it, and so may a hook of the
+    /// user; any hook can refuse it, or demand a confirmation whatever the policy is.
     pub async fn confirm(
         mut self,
         invocation: impl Into<Invocation>,
@@ -250,7 +249,7 @@ impl ToolDraft {
         confirm(self.call, invocation, permission).await
     }
 
-    /// A handle for a judge that looks at the call while people are asked.
+    /// Returns a handle for a judge that assesses the call during the confirmation.
     pub fn risk_reporter(&self) -> RiskReporter {
         self.call.risk_reporter()
     }
@@ -271,17 +270,17 @@ impl ToolDraft {
 #[must_use = "a call that is dropped ends as failed"]
 pub struct ToolCall {
     call: Call,
-    /// Whether people were asked to sign in, and the host was not told yet that it helped.
+    /// Whether a sign-in was requested and the agent has not yet reported that the token works.
     is_signing_in: bool,
 }
 
-/// What came of asking people to sign in.
+/// The outcome of a sign-in request.
 #[derive(Debug)]
 #[must_use]
 pub enum SignIn {
-    /// Somebody did; the token is for the resource that was named.
+    /// A user signed in; the token is for the named resource.
     Granted(ToolCall, Secret),
-    /// Somebody gave up, and the call is over.
+    /// A user cancelled the sign-in, and the call is over.
     Refused,
 }
 
@@ -297,8 +296,8 @@ impl ToolCall {
         self.call.step(ToolStep::Content(content)).await
     }
 
-    /// Keeps something that is too long for the result, such as all of the output of a command, and returns the content
-    /// that refers to it; `None` if it could not be kept. The name, as in `output.txt`, is what people see of it.
+    /// Stores content that is too long for the result, such as the whole output of a command, and returns the content
+    /// that refers to it; `None` if it could not be stored. Users see the name, as in `output.txt`.
     pub async fn keep(&self, name: &str, bytes: impl Into<Vec<u8>>, content_type: &str) -> Option<ToolContent> {
         let bytes = bytes.into();
         self.call.events.keep_result(name, bytes, content_type).await
@@ -320,14 +319,13 @@ impl ToolCall {
         confirm(self.call, invocation.into(), permission).await
     }
 
-    /// A handle for a judge that looks at the call while people are asked.
+    /// Returns a handle for a judge that assesses the call during the confirmation.
     pub fn risk_reporter(&self) -> RiskReporter {
         self.call.risk_reporter()
     }
 
-    /// Asks people to sign in to something that the call needs. Only a call of an MCP server can
-    /// (TOOL-15). When the token turns out to be no good, this can be called again to wait for
-    /// another.
+    /// Asks users to sign in to a resource that the call needs. Only a call of an MCP server can (TOOL-15). If the
+    /// token does not work, call this again to wait for another.
     pub async fn require_auth(mut self, requirement: AuthRequirement) -> Result<SignIn, AgentError> {
         match self.await_sign_in(requirement).await? {
             Some(token) => Ok(SignIn::Granted(self, token)),
@@ -335,12 +333,12 @@ impl ToolCall {
         }
     }
 
-    /// The same for whoever has to do something else meanwhile. Without a token the call is over.
+    /// Like [`Self::require_auth`], for a caller that does something else meanwhile. Without a token the call is over.
     pub(crate) async fn await_sign_in(&mut self, requirement: AuthRequirement) -> Result<Option<Secret>, AgentError> {
         if !self.call.is_mcp {
             return Err(AgentError::failed(
                 "notMcp",
-                "only a tool call of an MCP server can ask people to sign in; begin it with `mcp`",
+                "only a tool call of an MCP server can ask users to sign in; begin it with `mcp`",
             ));
         }
         if !std::mem::replace(&mut self.is_signing_in, true) {
@@ -353,7 +351,7 @@ impl ToolCall {
         Ok(signed_in)
     }
 
-    /// Says that the token was good and the call goes on. Whatever the call does next says so too.
+    /// Reports that the token works and the call continues. The next step of the call implies it.
     pub async fn auth_resolved(&mut self) -> Result<(), AgentError> {
         if std::mem::take(&mut self.is_signing_in) {
             self.call.step(ToolStep::AuthResolved).await?;
@@ -398,8 +396,7 @@ impl ToolCall {
         self.call.tell(ended).await
     }
 
-    /// Ends the call, and lets people look at the result before the model does. Returns whether the
-    /// model may have it.
+    /// Ends the call, and lets users review the result before the model gets it. Returns whether the model may have it.
     pub async fn complete_reviewed(mut self, result: ToolResult) -> Result<bool, AgentError> {
         self.auth_resolved().await?;
         let ended = self.call.ended(&result);
@@ -411,7 +408,7 @@ impl ToolCall {
     }
 }
 
-/// Reports what a judge thinks of a call (TOOL-18). What comes too late is ignored.
+/// Reports a judge's assessment of a call (TOOL-18). A late report is ignored.
 #[derive(Debug, Clone)]
 pub struct RiskReporter {
     events: EventSink,
@@ -425,8 +422,8 @@ impl RiskReporter {
     }
 }
 
-/// Asks people. When they edit the input, and a hook wants them to be asked about what they wrote, the call asks
-/// once more, until they agree to what it shows.
+/// Asks for a confirmation. If a user edits the input and a hook demands a confirmation of the edited input, asks again
+/// until a user approves the input that is shown.
 async fn confirm(
     mut call: Call,
     mut invocation: Invocation,
@@ -468,7 +465,7 @@ async fn confirm(
     }
 }
 
-/// What people see when they are asked about the input that they wrote: what was shown of the other input is gone.
+/// Returns the confirmation for an edited input: the display of the former input is gone.
 fn again(permission: &Permission) -> Confirmation {
     let before = match permission {
         Permission::Ask(confirmation) | Permission::Insist(confirmation) => (**confirmation).clone(),
@@ -482,7 +479,7 @@ fn again(permission: &Permission) -> Confirmation {
     }
 }
 
-/// What a hook decided for people.
+/// Returns the decision that a hook made for the user.
 fn decision_of_hook(choice: Option<String>, refusal: Option<String>) -> Decision {
     Decision {
         choice,
@@ -491,7 +488,7 @@ fn decision_of_hook(choice: Option<String>, refusal: Option<String>) -> Decision
     }
 }
 
-/// The result of a call that people did not let run, with what they attached to their words.
+/// Returns the result of a call that a user refused, with the attachments of the refusal.
 pub(crate) fn refused(shown: &str, decision: &Decision) -> ToolResult {
     let did = if decision.is_skipped { "skipped" } else { "not allowed" };
     let content = decision.attachments.iter().map(|attachment| match attachment {

@@ -56,7 +56,7 @@ pub(crate) enum Message {
         sections: Vec<String>,
         reply: oneshot::Sender<PromptPlan>,
     },
-    /// Sections of it are rewritten by whoever is on a connection.
+    /// A connected client rewrites sections of the system prompt.
     Transform {
         conn: ConnId,
         /// As JSON.
@@ -69,7 +69,7 @@ pub(crate) enum Message {
         id: u64,
         outcome: Result<Value, ClientRequestError>,
     },
-    /// What a request asked for was found outside the core.
+    /// The answer to a request that a service served.
     Respond {
         conn: ConnId,
         id: RequestId,
@@ -88,7 +88,7 @@ pub(crate) enum Message {
         profiles: Vec<AgentProfile>,
         done: oneshot::Sender<()>,
     },
-    /// Somebody found what a session brings along.
+    /// A discovery of a session's customizations has finished.
     CustomizationsReported {
         session: ChannelId,
         number: u64,

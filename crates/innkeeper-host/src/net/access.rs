@@ -1,4 +1,4 @@
-//! Who may connect over HTTP: tokens, and the checks that keep web pages out.
+//! Access over HTTP: tokens, and the checks that keep web pages out.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -79,7 +79,7 @@ pub fn serve_unix(host: HostHandle, listener: UnixListener, access: Access) -> S
     })
 }
 
-/// Who is on the other end before any credential is shown.
+/// The peer of a connection before it shows a credential.
 #[derive(Debug, Clone, Copy)]
 enum Peer {
     Address(IpAddr),
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct Shared {
     host: HostHandle,
     access: Access,

@@ -3,9 +3,8 @@
 //! [`Queue`] is the policy and does no IO. [`Outbox`] shares one between the main loop, which
 //! only ever adds, and the connection's writer, which takes.
 //!
-//! Policy for a connection that does not keep up: adjacent streamed output is merged; if that is
-//! not enough the connection is closed with 1013 and comes back by `reconnect`. Nobody else waits
-//! for it, and nobody else notices.
+//! Policy for a slow connection: adjacent streamed output is merged; if that is not enough, the connection is closed
+//! with 1013 and comes back by `reconnect`. No other connection waits for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,8 +46,8 @@ struct Item {
     hold_ms: u32,
 }
 
-/// What a writer takes at once, at most: enough for one large write, small enough to come back
-/// and merge what has gathered meanwhile.
+/// The most bytes that a writer takes at once: enough for one large write, small enough to merge the messages that
+/// arrive meanwhile.
 const TAKE_BYTES: usize = 256 << 10;
 
 /// Bytes per queued item besides its text.
@@ -63,11 +62,11 @@ pub struct Queue {
     /// The size at which the queue is next merged in place.
     compact_at: usize,
     overflowed: bool,
-    /// The weight of the heaviest message since the queue was last empty, which does not count against
-    /// the bound. An answer may be larger than that: the client asked for it, closing the connection
-    /// would only make it ask again, and until it is written it costs next to nothing. So may an
-    /// action with a picture: all queues share its bytes, and a client that comes back would be sent
-    /// it anyway. What was merged here does not count, or a queue of small ones would have no bound.
+    /// The weight of the heaviest message since the queue was last empty, which does not count against the bound. An
+    /// answer may be larger than that: the client asked for it, closing the connection would only make it ask again,
+    /// and until it is written it costs next to nothing. So may an action with an image: all queues share its bytes,
+    /// and a client that reconnects would be sent it anyway. Messages merged here do not count, or a queue of small
+    /// ones would have no bound.
     largest: usize,
 }
 
@@ -258,7 +257,7 @@ struct State {
     writer_waits: bool,
 }
 
-/// What a writer does next.
+/// The next step of a writer.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Write these, then come back.

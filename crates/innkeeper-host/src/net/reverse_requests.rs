@@ -6,7 +6,7 @@ use innkeeper_core::ClientId;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// What the host may ask a client (TRN-18).
+/// The requests that the host sends to a client (TRN-18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the methods of the protocol")]
 pub enum ReverseMethod {

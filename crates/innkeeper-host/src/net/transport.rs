@@ -1,4 +1,4 @@
-//! What a connection needs from a transport: whole messages in, whole messages out.
+//! The traits of a transport: whole messages in, whole messages out.
 
 use std::future::Future;
 use std::io;

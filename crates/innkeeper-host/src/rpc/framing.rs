@@ -24,14 +24,14 @@ pub enum Message<'a> {
     Request {
         /// To be echoed exactly.
         id: RequestId,
-        /// What to do.
+        /// The name of the method.
         method: Cow<'a, str>,
         /// With what.
         params: Option<&'a RawValue>,
     },
     /// Never gets one (TRN-04).
     Notification {
-        /// What happened.
+        /// The name of the notification.
         method: Cow<'a, str>,
         /// To what.
         params: Option<&'a RawValue>,
@@ -53,7 +53,7 @@ pub enum Message<'a> {
 pub struct Rejected {
     /// The id, when it could be read.
     pub id: Option<RequestId>,
-    /// What to answer.
+    /// The error to answer with.
     pub error: RpcError,
 }
 

@@ -38,9 +38,9 @@ use sessions::{
 pub struct Method {
     /// The name on the wire.
     pub name: &'static str,
-    /// What `params.channel` names.
+    /// The kind of channel that `params.channel` names.
     pub channel: Target,
-    /// Who handles it.
+    /// The part of the host that handles it.
     pub route: Route,
 }
 
@@ -51,7 +51,7 @@ impl Method {
     }
 }
 
-/// What a method's `channel` names (TRN-05, TRN-06).
+/// The kind of channel that a method's `channel` names (TRN-05, TRN-06).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The connection itself: the literal root channel.
@@ -60,7 +60,7 @@ pub enum Target {
     Named,
 }
 
-/// Who handles a message.
+/// The part of the host that handles a message.
 #[derive(Debug, Clone, Copy)]
 pub enum Route {
     /// A request for the core.
@@ -73,7 +73,7 @@ pub enum Route {
     Mcp,
     /// A notification of MCP, likewise.
     McpNotification,
-    /// Nobody yet: `-32601`.
+    /// Not supported yet: `-32601`.
     Unsupported,
 }
 

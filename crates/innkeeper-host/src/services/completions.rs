@@ -41,7 +41,7 @@ pub trait Files: Send + Sync + 'static {
 pub struct FoundFile {
     /// Its location.
     pub uri: String,
-    /// How people call it: its path within its directory, with `/` on every system.
+    /// The label that users see: its path within its directory, with `/` on every system.
     pub label: String,
     /// Distinguishes it from others of the same label, such as the directory it is in.
     pub description: Option<String>,
@@ -58,7 +58,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A place in a message that somebody is typing.
+/// A position in a message that a user is typing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompletionContext<'a> {
     /// The working directories of the chat, as URIs.

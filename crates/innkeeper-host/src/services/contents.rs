@@ -41,14 +41,14 @@ pub trait Contents: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why it was not kept, in words for people.
+    /// Fails with the reason, as a sentence for users.
     async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String>;
 
     /// Returns a content; `None` if it is not there any more, or never was.
     ///
     /// # Errors
     ///
-    /// Why it cannot be read, in words for people.
+    /// Fails with the reason, as a sentence for users.
     async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String>;
 
     /// Keeps something that was kept elsewhere at that time. Returns whether there was room: it counts as old as
@@ -56,7 +56,7 @@ pub trait Contents: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why it was not kept, in words for people.
+    /// Fails with the reason, as a sentence for users.
     async fn restore(&self, session: &str, name: &str, content: Content, kept: SystemTime) -> Result<bool, String>;
 
     /// Keeps for one session what another one has under these names, the oldest first; what it has not is left
@@ -64,7 +64,7 @@ pub trait Contents: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why not all of it was kept, in words for people.
+    /// Fails with the reason if not all of it was stored, as a sentence for users.
     async fn share(&self, from: &str, names: Vec<String>, to: &str) -> Result<(), String> {
         for name in names {
             if let Some(content) = self.read(from, &name).await? {
@@ -111,7 +111,7 @@ pub(crate) struct SessionContents {
     session: Arc<str>,
     /// The most that can be read in one piece: what is longer nobody could open.
     most: usize,
-    /// Held by whoever removes what a session of the same URI left: that goes before anything new comes.
+    /// Locked by the task that removes the blobs of an earlier session with the same URI: they go before new ones come.
     order: Arc<RwLock<()>>,
 }
 

@@ -18,7 +18,7 @@ pub use self::memory::{Keep, MemoryJournal};
 pub(crate) mod effects;
 mod memory;
 
-/// What opening a journal tells.
+/// The outcome of opening a journal.
 #[derive(Debug, Default)]
 pub struct Lease {
     /// The highest sequence number that any earlier life of the host may have given out. The
@@ -46,7 +46,7 @@ pub enum JournalError {
     /// The storage failed.
     #[error("{0}")]
     Failed(String),
-    /// What was kept cannot be read.
+    /// The stored data cannot be read.
     #[error("{0}")]
     Damaged(String),
 }
@@ -69,11 +69,11 @@ pub trait Journal: Send + Sync + 'static {
         true
     }
 
-    /// Takes a batch, in the order of the calls. What it returns resolves when
+    /// Takes a batch, in the order of the calls. The returned future resolves when
     /// - every durable record of the batch would survive a power cut, or, if it has none,
     /// - there is room for more,
     ///
-    /// and numbers beyond [`Batch::seq`] are reserved: whatever happens, a later life starts after
+    /// and numbers beyond [`Batch::seq`] are reserved: also after a crash, a restarted host starts after
     /// every number that was given out until the next call. The host makes that call before it has
     /// given out [`RESERVED`] more.
     ///

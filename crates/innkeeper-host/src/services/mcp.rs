@@ -1,10 +1,10 @@
-//! MCP servers: the seam to whoever runs them, and what agents get of them.
+//! MCP servers: the trait that runs them, and the handles that agents get.
 //!
-//! Which servers a session wants, the core decides: those that are switched on and that nobody stopped.
-//! The host looks up how each is started ([`ServerDeclaration`], which whoever finds customizations
-//! reports in the [`CustomizationSet`](crate::services::customizations::CustomizationSet)) and hands both to an implementation of
-//! [`McpServers`]. Their status is reported through [`ServerSink`] and shown to clients; agents
-//! call their tools through [`Mcp`] and [`McpCall`].
+//! The core decides which servers a session wants: those that are enabled and that no user stopped. The host looks up
+//! how each is started ([`ServerDeclaration`], which discovery reports in the
+//! [`CustomizationSet`](crate::services::customizations::CustomizationSet)) and hands both to an implementation of
+//! [`McpServers`]. Their status is reported through [`ServerSink`] and shown to clients; agents call their tools
+//! through [`Mcp`] and [`McpCall`].
 
 pub(crate) mod app_requests;
 mod app_sampling;
@@ -83,7 +83,8 @@ pub trait McpServers: Send + Sync + 'static {
     /// answered before. It need not be waited for.
     fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()>;
 
-    /// Whether tokens outlive whoever gave them, and the host. They do so encrypted, or not at all (T23).
+    /// Returns whether tokens are persisted beyond their client and the host. They are persisted encrypted, or not at
+    /// all (T23).
     fn keeps_tokens(&self) -> bool {
         false
     }
@@ -126,8 +127,8 @@ pub trait SessionServers: Send + Sync + 'static {
         during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError>;
 
-    /// The prompts of a server, without the names that people type. Waits only while they are fetched: it
-    /// is asked on every few keystrokes. A server that is not ready has none.
+    /// Returns the prompts of a server, without the names that users type. Waits only while they are fetched: it is
+    /// called on every few keystrokes. A server that is not ready has none.
     async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
         let _ = server;
         Vec::new()
@@ -235,8 +236,8 @@ impl ServerSink {
         self.reported.clone()
     }
 
-    /// Reports what became of a start of a server. Waits while the host is busy; `false` says that it
-    /// is gone. Of what a server writes for its log so much is passed on as people can read.
+    /// Reports the outcome of a start of a server. Waits while the host is busy; `false` means that the host is gone.
+    /// Log output of the server is limited to an amount that a user can read.
     pub async fn report(&self, server: &str, attempt: u64, report: ServerReport) -> bool {
         let Some(inbox) = self.inbox.upgrade() else {
             return false;

@@ -1,8 +1,8 @@
-//! `systemMessageTransform`: one client rewrites sections of a system prompt, or nobody does.
+//! `systemMessageTransform`: at most one client rewrites sections of a system prompt.
 //!
-//! The core says which client, the request goes out here, and whatever goes wrong leaves the prompt
-//! as the agent wrote it (SMT-08). What the sections say is the model's business: it is never part
-//! of any state, and of the log only as a hash (SMT-16, SMT-17).
+//! The core chooses the client, and the request is sent here. If anything fails, the prompt stays as the agent wrote it
+//! (SMT-08). The text of the sections is for the model only: it is never part of any state, and the log has only its
+//! hash (SMT-16, SMT-17).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub(crate) struct Renderer {
     limits: TransformLimits,
 }
 
-/// Why a prompt stays as it is although a client wanted to rewrite it. What a client said is left
-/// out, because it may repeat the prompt.
+/// The reason why a prompt stays as it is although a client wanted to rewrite it. The client's own words are left out,
+/// because they may repeat the prompt.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("the request would have {bytes} bytes, and {most} are allowed")]
@@ -111,7 +111,7 @@ impl Renderer {
         }
     }
 
-    /// Who rewrites a prompt with these sections.
+    /// Returns the client that rewrites a prompt with these sections.
     async fn plan(&self, turn: Option<TurnKey>, sections: Vec<String>) -> PromptPlan {
         let (reply, chosen) = oneshot::channel();
         let chat = self.chat;
@@ -161,7 +161,7 @@ fn with_content(mut transformer: Transformer, sections: &[PromptSection]) -> Opt
     (!transformer.sections.is_empty()).then_some(transformer)
 }
 
-/// What sections say, by id.
+/// The texts of sections, by id.
 type Contents = HashMap<String, String>;
 
 fn contents(sections: &[PromptSection], transformer: &Transformer) -> Contents {
@@ -210,8 +210,8 @@ fn replace(sections: Vec<PromptSection>, transformer: &Transformer, mut after: C
     }
 }
 
-/// Notes what a client was given and what came back, by hash (SMT-16). SHA-256, because whoever
-/// audits compares with text of their own, outside this program and long after it.
+/// Logs the sections before and after, by hash (SMT-16). SHA-256, because an auditor compares with text of their own,
+/// outside this program and long after it.
 fn audit(transformer: &Transformer, before: &Contents, after: &Contents) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;

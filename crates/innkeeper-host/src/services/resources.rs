@@ -1,8 +1,7 @@
-//! Files and other resources, as clients reach them (RES).
+//! Files and other resources for clients (RES).
 //!
-//! The core says which places a client may reach; whoever implements [`Resources`] does what was
-//! asked, and nothing outside these places. `data:` URIs need nobody: the host reads them itself
-//! (`resources/data_uri.rs`).
+//! The core decides which locations a client may reach; the implementation of [`Resources`] serves the request, and
+//! nothing outside these locations. The host reads `data:` URIs itself (`resources/data_uri.rs`).
 
 pub(crate) mod client_files;
 mod content_type;
@@ -39,7 +38,7 @@ pub trait Resources: Send + Sync + 'static {
     /// Reads a file of at most `most` bytes.
     async fn read(&self, reaches: &[Reach], uri: &str, most: usize) -> Result<Content, ResourceError>;
 
-    /// Writes a file; whoever reads it at the same time finds the old one or the new one, whole.
+    /// Writes a file; a concurrent reader finds the old one or the new one, whole.
     async fn write(&self, reaches: &[Reach], write: Write) -> Result<(), ResourceError>;
 
     /// Lists a directory.
@@ -69,7 +68,7 @@ pub trait Resources: Send + Sync + 'static {
 pub struct Content {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// What they are, if known.
+    /// The content type, if known.
     pub content_type: Option<String>,
 }
 
@@ -78,11 +77,11 @@ pub struct Content {
 pub struct Entry {
     /// Its name there.
     pub name: String,
-    /// What it is; a link is what it leads to.
+    /// The kind of the entry; for a symlink, that of its target.
     pub kind: EntryKind,
 }
 
-/// What an entry of a directory is.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file, or anything else that is no directory.
@@ -91,12 +90,12 @@ pub enum EntryKind {
     Directory,
 }
 
-/// What is known of a resource without reading it (RES-12).
+/// The metadata of a resource (RES-12).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceInfo {
     /// Where it really is, or where it was asked for if links were not followed.
     pub uri: String,
-    /// What it is.
+    /// The kind of the resource.
     pub kind: ResourceKind,
     /// How long it is, if it is a file.
     pub size: Option<u64>,
@@ -104,13 +103,13 @@ pub struct ResourceInfo {
     pub modified: Option<jiff::Timestamp>,
     /// When it came into being.
     pub created: Option<jiff::Timestamp>,
-    /// What it contains, if known.
+    /// The content type, if known.
     pub content_type: Option<String>,
     /// Its version, different after every change of its content.
     pub etag: Option<String>,
 }
 
-/// What a resource is.
+/// The kind of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceKind {
     /// A file.
@@ -121,7 +120,7 @@ pub enum ResourceKind {
     Symlink,
 }
 
-/// Why something was not done, in words for people.
+/// The reason why a request failed, as text for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
     /// There is no such thing.
@@ -130,7 +129,7 @@ pub enum ResourceError {
     /// It is in no place that the client may reach, or not one it may write to; a grant would help.
     #[error("{uri} is not yours to {}: ask for it with resourceRequest", if *.write { "write" } else { "read" })]
     Outside {
-        /// What is out of reach.
+        /// The resource that is out of reach.
         uri: String,
         /// Whether it is about writing.
         write: bool,
@@ -149,7 +148,7 @@ pub enum ResourceError {
     Invalid {
         /// The parameter.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The machine did not do it.

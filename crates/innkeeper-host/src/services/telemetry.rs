@@ -1,9 +1,9 @@
-//! The way of the log to clients that subscribed to it (OTL-01 to OTL-07).
+//! Sends the log to clients that subscribed to it (OTL-01 to OTL-07).
 //!
-//! Whoever writes to a [`LogSink`] never waits, and pays one atomic load while nobody listens. Records are cut
-//! and cleaned, gather in a bounded queue, and reach the core in batches; what does not fit into the queue is
-//! counted, and the count is told. What a client misses because too much waits for it already is not counted.
-//! Nothing in here logs, so no record is about the way of another.
+//! A writer to a [`LogSink`] never waits, and pays one atomic load while there is no subscriber. Records are truncated
+//! and cleaned, wait in a bounded queue, and reach the core in batches; records that do not fit into the queue are
+//! counted, and the count is sent. Records that a client misses because its connection is too slow are not counted.
+//! Nothing in here logs, so no record is about another.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,10 +33,10 @@ const GATHERING: Duration = Duration::from_millis(100);
 /// More than any severity: nobody listens.
 const NOBODY: u8 = u8::MAX;
 
-/// Where a program writes what it logs, for clients that listen. One sink belongs to one host.
+/// The destination of a program's log, for subscribed clients. One sink belongs to one host.
 ///
-/// Only clients with the scope `admin` may listen. What is written must have no secrets, prompts or contents of
-/// files (OTL-07): the sink makes text harmless, but cannot know what it says.
+/// Only clients with the scope `admin` may subscribe. Records must have no secrets, prompts or contents of files
+/// (OTL-07): the sink escapes text, but cannot know its meaning.
 ///
 /// ```
 /// use innkeeper_host::Host;
@@ -104,10 +104,10 @@ impl LogSink {
         severity.into().number() >= self.shared.wanted.load(Ordering::Relaxed)
     }
 
-    /// Tells whoever listens. `scope` is the part of the program that writes, `attributes` what it is about:
+    /// Sends a record to the subscribers. `scope` is the part of the program that writes; `attributes` are its objects:
     /// `ahp.session.id`, `ahp.turn.id` and `ahp.tool_call.id` where they are known (OTL-06).
     ///
-    /// Long text is cut and control characters are escaped. It never waits: beyond what fits it only counts.
+    /// Long text is truncated and control characters are escaped. It never waits: beyond the limit it only counts.
     pub fn write(
         &self,
         severity: impl Into<Severity>,
@@ -216,7 +216,7 @@ pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended
     }
 }
 
-/// What stands for records that were left out.
+/// Returns the record that stands for omitted records.
 fn missing(records: usize) -> LogRecord {
     let count = i64::try_from(records).unwrap_or(i64::MAX);
     LogRecord {

@@ -87,7 +87,7 @@ impl AgentChat for Unruly {
                 Err(AgentError::Cancelled)
             }
             "notice" => {
-                events.notice("somebody is at the door").await?;
+                events.notice("a guest is at the door").await?;
                 events.title("A better title").await?;
                 events.text("done").await
             }

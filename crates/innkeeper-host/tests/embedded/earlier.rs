@@ -119,7 +119,7 @@ async fn a_stored_session_keeps_its_approval_mode_and_shows_it_under_its_new_nam
         .dispatch(&uris.session, change(json!({ "approvalMode": "ask" })))
         .await;
     client
-        .until("people are asked again", |view| {
+        .until("the session asks for confirmations again", |view| {
             view.setting(&uris.session, "autoApprove") == json!("default")
         })
         .await;

@@ -1,5 +1,4 @@
-//! What happens to everything an agent waits for or leaves behind: when its turn is cancelled, when
-//! it drops what it holds, and when it panics.
+//! An agent's waits and leftovers: when its turn is cancelled, when it drops its handles, and when it panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -266,7 +266,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
     assert_eq!(scene.words().await, "written, nobody was asked");
     assert_eq!(calls(&parts)[0]["confirmed"], "setting");
 
-    // Also where people allowed everything, and for what needs nobody.
+    // Also where users approved everything, and for calls that need no confirmation.
     for script in ["write", "read"] {
         let ask = HookOutcome {
             ask: true,
@@ -302,7 +302,7 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
     let of = |call: &HookCall| call.input["tool_input"].clone();
     let hooks = Listening::new(move |call| match call.event {
         HookEvent::PreToolUse if of(call)["path"] == "secret" => deny("not that one"),
-        // One that changes what it likes already is content; one that would change what people wrote is not.
+        // A hook that returns the same input changes nothing; one that would change the user's edited input refuses it.
         HookEvent::PreToolUse if of(call)["path"] == "same" => HookOutcome {
             input: Some(json!({ "path": "same" })),
             ..HookOutcome::default()
@@ -318,7 +318,7 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
         ("same", "written, first was asked"),
         (
             "other",
-            "denied: a hook wants another input than the one that people wrote for this call",
+            "denied: a hook wants another input than the one that the user wrote for this call",
         ),
     ] {
         let scene = hooks.scene(write).await;
@@ -358,7 +358,7 @@ async fn a_hook_has_people_asked_about_the_input_that_they_wrote() {
         };
         scene.client.until("the call asks again", asks_again).await;
         let call = scene.call("pending-confirmation").await;
-        assert_eq!(call["toolInput"], edited, "people see what they agree to");
+        assert_eq!(call["toolInput"], edited, "users see the input that they approve");
         scene.decide(&call, approved).await;
         let expected = if approved {
             "written, first was asked"

@@ -1,4 +1,4 @@
-//! What is published is what was kept, and nothing else.
+//! Only persisted state is published.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -124,7 +124,7 @@ async fn is_ready(running: &Running, ready: bool) {
     }
 }
 
-/// What a client was told about missing tokens.
+/// Returns the `auth/required` notifications that a client got.
 fn asked(view: &View) -> Vec<AuthRequiredParams> {
     let asked = view.notifications.iter().filter_map(|event| match event {
         SubscriptionEvent::AuthRequired(params) => Some(params.clone()),
@@ -228,7 +228,7 @@ async fn auth07_two_clients_in_one_session_each_use_their_own() {
     sign_in(&yours, YOURS).await;
     assert_eq!(says(&yours, &uris.chat, "t2", "which?").await, print_of(YOURS));
     assert_eq!(says(&mine, &uris.chat, "t3", "which?").await, print_of(MINE));
-    // What waits in the queue is paid for by whoever wrote it.
+    // A queued message runs with the token of its author.
     mine.start_turn(&uris.chat, "t4", "subagent").await;
     yours.dispatch(&uris.chat, queued("q1", "which?")).await;
     mine.until("both are done", |view| {
@@ -303,7 +303,7 @@ async fn auth06_a_token_expires_and_its_client_is_told() {
         let _: Value = client.request("authenticate", params).await.expect("taken");
     }
     is_asked(&client, "ahp-root://", AuthRequiredReason::Expired).await;
-    // Whatever it was told came before this answer.
+    // Every notification for it comes before this answer.
     other.client().ping().await.expect("still there");
     assert_eq!(asked(&other.view()), [], "nobody else's business");
 }

@@ -64,13 +64,13 @@ impl Customizations for OnePlugin {
 /// Everything that happened to the servers, as the test sees it.
 #[derive(Clone)]
 struct Inn {
-    /// What the latest session wants.
+    /// The desired servers of the latest session.
     wants: watch::Sender<DesiredServers>,
     sink: Arc<Mutex<Option<ServerSink>>>,
     tokens: watch::Sender<BTreeMap<String, Option<ServerToken>>>,
     /// Held by a test for which nothing is kept yet.
     kept: Arc<RwLock<()>>,
-    /// What apps told it.
+    /// The notifications of apps.
     told: watch::Sender<Vec<(String, Value)>>,
     /// Calls that were dropped before they were done.
     given_up: Arc<Notify>,
@@ -284,7 +284,7 @@ fn host(inn: &Inn) -> HostBuilder {
     agent.customizations(OnePlugin).mcp_servers(inn.clone())
 }
 
-/// What the server is shown to be, as JSON.
+/// Returns the published server, as JSON.
 fn shown(view: &View, session: &str) -> Value {
     let session = view.session(session).expect("mirrored");
     let list = serde_json::to_value(&session.customizations).expect("JSON");

@@ -1,4 +1,4 @@
-//! Questions to people, and what they say in the middle of a turn.
+//! Questions to users, and steering messages in the middle of a turn.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ impl AgentChat for Writer {
         if turn.text != "subagent" {
             let mut sections = sections();
             for section in &mut sections {
-                // What a turn names is empty in its prompt.
+                // A section that the turn names is empty in its prompt.
                 if turn.text.contains(&section.id) {
                     section.content.clear();
                 }

@@ -60,7 +60,7 @@ async fn lesson_37_a_session_that_opens_slowly_keeps_nobody_on_its_connection_wa
         .limits(limits);
     let running = Running::start(builder).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    // More than any number of slots that somebody might have thought to be enough.
+    // More than any plausible number of slots.
     let slow: Vec<String> = (0..40).map(|number| format!("ahp-session:/slow-{number}")).collect();
     for session in &slow {
         let params = json!({ "channel": session, "provider": "sleeper" });
@@ -111,7 +111,7 @@ async fn lesson_37_slow_completions_keep_nobody_on_their_connection_waiting() {
     client.assert_converged().await;
 }
 
-/// What is asked of a session while it opens waits until it is open (CHT-10).
+/// Requests for a session wait until it is open (CHT-10).
 #[tokio::test]
 async fn cht10_the_first_message_of_a_chat_waits_for_its_session() {
     let may_open = Arc::new(Semaphore::new(0));

@@ -28,7 +28,7 @@ async fn cht25_people_stop_one_helper_and_its_parent_goes_on() {
             })
             .await;
         assert_eq!(outcome, Ok(SubagentEnd::Stopped));
-        call.complete(ToolResult::failed("Stopped", "somebody stopped it"))
+        call.complete(ToolResult::failed("Stopped", "a user stopped it"))
             .await?;
         events.text("I go on alone").await
     })

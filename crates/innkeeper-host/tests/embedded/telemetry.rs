@@ -47,7 +47,7 @@ async fn otl02_otl04_otl06_what_an_embedder_writes_reaches_those_who_want_it() {
     alarmed.until("the error", |record| record.body == "broken").await;
     assert_eq!(alarmed.heard.len(), 1, "{:?}", alarmed.heard);
 
-    // Who unsubscribes is told nothing more, and in the end nobody wants anything.
+    // A client that unsubscribes gets nothing more, and in the end there is no subscriber.
     for (listener, level) in [(&mut warned, "warn"), (&mut alarmed, "error")] {
         let channel = json!({ "channel": format!("ahp-otlp://logs/{level}") });
         listener.client.notify("unsubscribe", channel).await;

@@ -25,7 +25,7 @@ async fn asking() -> Scene {
             Verdict::Approved(call, decision) => {
                 let input = decision.edited_input.unwrap_or_else(|| "as it was".to_owned());
                 call.complete(ToolResult::text("Ran it", "a.txt")).await?;
-                let by = decision.by.expect("somebody decided");
+                let by = decision.by.expect("a user decided");
                 events.text(format!("ran {input} for {}", by.as_str())).await
             }
             Verdict::Denied(decision) => {

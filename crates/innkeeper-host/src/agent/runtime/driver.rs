@@ -32,7 +32,7 @@ mod history;
 
 pub(crate) use history::TurnHistory;
 
-/// What a driver needs of its host.
+/// The parts of its host that a driver uses.
 #[derive(Debug)]
 pub(crate) struct DriverDeps {
     pub(crate) waker: LoopWaker,
@@ -50,7 +50,7 @@ pub(crate) struct DriverDeps {
     pub(crate) trust: TrustTimeouts,
 }
 
-/// What everything that belongs to one chat's agent shares.
+/// The parts that everything of one chat's agent shares.
 #[derive(Debug)]
 pub(crate) struct ChatLink {
     pub(crate) queue: Arc<EventQueue>,
@@ -58,7 +58,7 @@ pub(crate) struct ChatLink {
     pub(crate) closed: CancellationToken,
     /// Has its prompts rewritten.
     pub(crate) renderer: Renderer,
-    /// What hooks wanted the model to know when the session started, until a turn begins.
+    /// Context for the model from hooks of the session's start, until a turn begins.
     opening_context: Mutex<Vec<String>>,
     deps: DriverDeps,
 }
@@ -127,11 +127,11 @@ struct Running {
     key: TurnKey,
     cancelled: CancellationToken,
     mailbox: Arc<Mailbox>,
-    /// What the turn may use, once it runs; a subagent's is that of its parent.
+    /// The customizations of the turn, once it runs; a subagent has those of its parent.
     customizations: Arc<OnceLock<TurnCustomizations>>,
-    /// What hooks are told of every moment of it.
+    /// The context that every hook of the turn gets.
     hook_context: Arc<HookContext>,
-    /// What it has room for.
+    /// The space for long content in the turn.
     overflow: Arc<TurnOverflow>,
     /// The turn as the model would be asked with it for an app, once the agent runs it.
     for_apps: Arc<OnceLock<ForApps>>,
@@ -196,7 +196,7 @@ impl Driver {
         let mut open = open;
         let history = std::mem::take(&mut open.history);
         let mut context = ChatContext::new(open, &link.deps.waker, link.renderer.clone());
-        // Not kept: whoever opens the chat again later has tokens of their own.
+        // Not stored: a client that opens the chat again later has tokens of its own.
         let credentials = std::mem::take(&mut context.credentials);
         let task = Task {
             agent,
@@ -244,7 +244,7 @@ impl Driver {
             Some(parent) if !subagent.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
         };
-        // What its parent waits for ends with it, at the same moment.
+        // A subagent's wait ends with the turn of its parent, at the same moment.
         let cancelled = parent.child_token();
         let running = Running {
             key: subagent.turn,
@@ -266,7 +266,7 @@ impl Driver {
         (driver, handle)
     }
 
-    /// What the agent produces, and where it is held back.
+    /// Returns the queue of the agent's events, which also applies back-pressure.
     pub(crate) fn queue(&self) -> &EventQueue {
         &self.link.queue
     }
@@ -364,7 +364,7 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
     }
 }
 
-/// How a turn ended, in a word; what its agent says about it is for the people of its session (OTL-07).
+/// Returns the name of a turn's end for the log; the agent's message is only for the users of the session (OTL-07).
 fn name_of(end: &TurnEnd) -> &str {
     match end {
         TurnEnd::Complete => "complete",
@@ -375,11 +375,11 @@ fn name_of(end: &TurnEnd) -> &str {
 
 struct Task {
     agent: Arc<dyn Agent>,
-    /// What the agent is told, but for its history.
+    /// The description of the chat for the agent, without its history.
     context: ChatContext,
     /// Its history, as far as it is in memory, and where the rest is.
     history: PastTurns,
-    /// What its session brings along.
+    /// The watch on the customizations of the session.
     customizations_watch: CustomizationsWatch,
     link: Arc<ChatLink>,
 }
@@ -399,7 +399,7 @@ impl Task {
             customizations_watch,
         }) = turns.recv().await
         {
-            // Whatever is logged in it names its session and turn (OTL-06).
+            // Every log record of the turn names its session and turn (OTL-06).
             let span = tracing::info_span!("turn", session = &*start.info.session, turn = start.info.turn_id);
             tracing::debug!(parent: &span, "a turn begins");
             let app_request = start.app_request.clone();
@@ -417,11 +417,11 @@ impl Task {
             let end = turn.instrument(span.clone()).await;
             tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
             if let Some(request) = app_request {
-                // Of a turn that ended before it was served.
+                // A request of a turn that ended before it was served.
                 let why = "the turn in which users were to be asked has ended; ask again";
                 self.link.deps.app_requests.refuse(&request, why);
             }
-            // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
+            // Tasks that the agent left behind stop waiting.
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {
                 let _ = self.link.wake().await;
@@ -434,8 +434,8 @@ impl Task {
         }
     }
 
-    /// What a turn may use. It waits for it, and does not run without: a guard that is silently absent is
-    /// worse than a turn that has to be asked for again.
+    /// Returns the customizations of a turn. Waits for them, and fails without them: a silently absent guard hook is
+    /// worse than a turn that the user has to send again.
     async fn customizations(
         &self,
         running: &Running,
@@ -444,7 +444,7 @@ impl Task {
         let waits = async {
             let notice = "This turn waits until the customizations of its session are read: its rules and hooks \
                           would be missing otherwise.";
-            // Whoever cannot be told is gone, and so is the turn.
+            // A failed send means that the turn is over.
             let _ = sink(&self.link, running).notice(notice).await;
         };
         let known = tokio::select! {
@@ -536,7 +536,7 @@ impl Task {
             });
             start.info.attachments = attachments;
             let deps = &self.link.deps;
-            // Whoever has it may take its time; a cancel does not wait for it.
+            // The agent may take its time; a cancel does not wait for it.
             tokio::select! {
                 biased;
                 () = events.cancelled() => return Err(AgentError::Cancelled),
@@ -551,7 +551,7 @@ impl Task {
         let result = tokio::select! {
             result = run => result,
             () = out_of_patience(&running.cancelled, self.link.cancel_time()) => {
-                // Whatever state its future was in when it was dropped, nobody goes on from there.
+                // The future was dropped in an unknown state, so the chat is not used again.
                 *chat = None;
                 return TurnEnd::Cancelled;
             }

@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// What became of an event.
+/// The outcome of offering an event.
 #[derive(Debug)]
 pub(crate) enum Offer {
     /// It waits, and the main loop must be told so.
@@ -168,8 +168,8 @@ impl EventQueue {
         !std::mem::replace(&mut state.woken, true)
     }
 
-    /// Tells the main loop that something waits. An agent may give up in the middle of this, for
-    /// instance in a timeout of its own; then whoever comes next rings.
+    /// Wakes the main loop. An agent may drop this future, for instance in a timeout of its own; then the next event
+    /// wakes it.
     pub(crate) async fn wake(queue: &Arc<Self>, inbox: &mpsc::Sender<Message>) -> Result<(), ()> {
         let unheard = Unheard(queue);
         let permit = inbox.reserve().await.map_err(|_| ())?;

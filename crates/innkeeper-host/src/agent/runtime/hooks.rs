@@ -1,9 +1,9 @@
-//! The moments of a turn that hooks hear of, the same for every agent.
+//! The hook events of a turn, the same for every agent.
 //!
-//! The host runs hooks where it sees the moment by itself: before a message reaches the agent, before
-//! and after a tool call, when a subagent starts, while people are waited for. Two things only the agent
-//! can do: tell its model what hooks want it to know ([`EventSink::added_context`],
-//! [`EventSink::context_of`]), and go on when a hook does not let it stop ([`EventSink::may_stop`]).
+//! The host runs hooks where it sees the event by itself: before a message reaches the agent, before and after a tool
+//! call, when a subagent starts, while a user is asked. Two things only the agent can do: give its model the context
+//! that hooks add ([`EventSink::added_context`], [`EventSink::context_of`]), and continue when a hook does not let it
+//! stop ([`EventSink::may_stop`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::services::mcp::ServerTool;
 
 /// How often hooks can send an agent on in one turn: two that disagree would do so for ever.
 const MOST_ROUNDS: u32 = 3;
-/// How long people may take before a hook hears that they are waited for: what the policy answers, and
-/// whoever sits in front of it, needs no reminder.
+/// The wait for a user after which a notification hook runs: the policy answers at once, and a user who is at the
+/// client answers soon.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How often a turn says that it is at work while hooks run.
 const ALIVE_PACE: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ pub(in crate::agent) struct Tool {
     pub(in crate::agent) mcp: Option<Box<ServerTool>>,
 }
 
-/// What hooks are told of every moment of a run, and what they said in it.
+/// The context that every hook of a run gets, and the context that hooks added.
 #[derive(Debug, Default)]
 pub(crate) struct HookContext {
     session: Arc<str>,
@@ -47,7 +47,7 @@ pub(crate) struct HookContext {
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// What the model is to be told: by call, or by no call at all.
+    /// Context for the model: by call, or for the turn as a whole.
     context: HashMap<Option<String>, Vec<String>>,
     /// The name of a subagent's kind.
     kind: String,
@@ -96,14 +96,14 @@ impl HookContext {
 }
 
 impl EventSink {
-    /// What hooks want the model to know in this turn, or in this subagent's, besides what people said.
-    /// Each of it is given once.
+    /// Takes the context that hooks added for the model in this turn, or in this subagent's, beside the user's message.
+    /// Each piece is returned once.
     pub fn added_context(&self) -> Vec<String> {
         self.hook_context.heard().context.remove(&None).unwrap_or_default()
     }
 
-    /// What hooks want the model to know about one of its calls, by the call's id, once the call is
-    /// over. Each of it is given once.
+    /// Takes the context that hooks added about one call, by the call's id, once the call is over. Each piece is
+    /// returned once.
     pub fn context_of(&self, call: &str) -> Vec<String> {
         let key = Some(call.to_owned());
         self.hook_context.heard().context.remove(&key).unwrap_or_default()
@@ -148,7 +148,7 @@ impl EventSink {
         Ok(Some(reason))
     }
 
-    /// What comes before an agent hears of a turn. Refused, it does not.
+    /// Runs the hooks before a turn. If one refuses, the agent does not get the turn.
     pub(crate) async fn turn_begins(&self, start: &TurnStart, is_first: bool) -> Result<(), AgentError> {
         if is_first {
             let is_new = start.info.turns_before == 0 && !start.info.resume;
@@ -171,8 +171,8 @@ impl EventSink {
         Ok(())
     }
 
-    /// What comes before an agent hears a steering message, which is a message like any other. Returns
-    /// whether it may.
+    /// Runs the hooks before a steering message reaches the agent, as for any message. Returns whether the agent may
+    /// have it.
     pub(in crate::agent) async fn steering_comes(&self, words: &str) -> Result<bool, AgentError> {
         let input = object(json!({ "prompt": words }));
         let outcome = self.hook(HookEvent::UserPromptSubmit, "", input).await?;
@@ -188,7 +188,7 @@ impl EventSink {
         Ok(true)
     }
 
-    /// What comes after an agent is done, unless it asked before it was.
+    /// Runs the stop hooks after the agent is done, unless the agent asked before.
     pub(crate) async fn turn_ends(&self) -> Result<(), AgentError> {
         let stopped = self.hook_context.heard().stopped;
         if !stopped && let Some(reason) = self.may_stop().await? {
@@ -208,7 +208,7 @@ impl EventSink {
         Ok(())
     }
 
-    /// A tool is about to be called. What hooks want the model to know of it is kept.
+    /// Runs the hooks before a tool call. Context that they add for the model is retained.
     pub(in crate::agent) async fn tool_begins(
         &self,
         call: &str,
@@ -251,7 +251,7 @@ impl EventSink {
         }
     }
 
-    /// Waits for people, and tells hooks if it takes longer than a moment.
+    /// Waits for a user, and runs the notification hooks if it takes longer than [`MOMENT`].
     pub(in crate::agent) async fn while_people_think<T>(
         &self,
         kind: &'static str,
@@ -366,7 +366,7 @@ fn refuse(reason: Option<String>) -> Result<(), AgentError> {
 }
 
 fn about_call(call: &str, tool: &str, input: Option<&str>) -> Map<String, Value> {
-    // What is no JSON is told as the text that it is.
+    // Input that is no JSON is passed on as text.
     let input = input.map_or_else(
         || json!({}),
         |text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),

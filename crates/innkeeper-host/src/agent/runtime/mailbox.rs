@@ -1,5 +1,5 @@
-//! What a run waits for. Whoever waits registers first and asks then, so that no answer is missed;
-//! answers that nobody waits for are dropped, so that none pile up.
+//! Replies to a run. A waiter registers first and asks then, so that no reply is missed; replies without a waiter are
+//! dropped, so that none pile up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct State {
     questions: HashMap<String, oneshot::Sender<Answer>>,
     /// In the order they asked, which is the order of the answers.
     steering: VecDeque<(u64, oneshot::Sender<Option<String>>)>,
-    /// Steering messages that came when whoever had asked was gone: nobody's words are lost.
+    /// Steering messages that arrived when their waiter was gone, so that no message is lost.
     unheard: VecDeque<String>,
     /// By call, in the order they asked.
     subagents: HashMap<String, VecDeque<(u64, SubagentSender)>>,
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// What happened to one call and was not looked at yet; the newest of each kind.
+/// Unread replies to one call; the newest of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     replies: Mutex<Replies>,
@@ -60,7 +60,7 @@ pub(crate) struct Replies {
     pub(crate) decided: Option<Decision>,
     pub(crate) completed: Option<ToolResult>,
     pub(crate) reviewed: Option<bool>,
-    /// A token, or `None` when somebody gave up signing in.
+    /// A token, or `None` when the user cancelled the sign-in.
     pub(crate) signed_in: Option<Option<Secret>>,
 }
 
@@ -183,7 +183,7 @@ impl Mailbox {
         self.lock().steering.retain(|(waiting, _)| *waiting != number);
     }
 
-    /// Keeps a steering message for whoever asks next.
+    /// Retains a steering message for the next caller.
     pub(crate) fn keep_steering(&self, text: String) {
         self.lock().unheard.push_back(text);
     }

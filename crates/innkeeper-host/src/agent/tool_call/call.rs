@@ -1,4 +1,4 @@
-//! What all stages of a tool call have in common: its place in the turn, its input, and what hooks say of it.
+//! The state that all stages of a tool call share: its identity in the turn, its input, and the verdict of hooks.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ pub(super) fn step(call: &str, step: ToolStep) -> AgentEvent {
     }
 }
 
-/// What hooks say of a call that may run.
+/// The verdict of hooks about a call that may run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::agent) struct HookVerdict {
-    /// People are to be asked, whatever the policy says.
+    /// A confirmation is required, whatever the policy is.
     pub(in crate::agent) must_ask: bool,
-    /// Nobody needs to be asked.
+    /// No confirmation is needed.
     pub(in crate::agent) pre_approved: bool,
 }
 
-/// What all stages of a call have in common.
+/// The state that all stages of a call share.
 #[derive(Debug)]
 pub(in crate::agent) struct Call {
     pub(in crate::agent) events: EventSink,
@@ -36,7 +36,7 @@ pub(in crate::agent) struct Call {
     pub(super) is_mcp: bool,
     /// The input so far.
     pub(super) input: Option<String>,
-    /// What hooks said, if they have looked at it before it is ready.
+    /// The verdict of hooks, if they ran before the call is ready.
     pub(super) verdict: Option<HookVerdict>,
     /// Whether nothing is left to be said about it.
     pub(in crate::agent) is_over: bool,
@@ -98,7 +98,7 @@ impl Call {
         self.slot.wait(&self.events.cancelled, take).await
     }
 
-    /// Lets go of what people answered when they were asked to sign in.
+    /// Drops replies to an earlier sign-in request.
     pub(in crate::agent) fn forget_sign_in(&self) {
         self.slot.forget_sign_in();
     }
@@ -137,7 +137,7 @@ impl Call {
         Ok((verdict, outcome.input.map(|input| input.to_string())))
     }
 
-    /// What hooks say of a call that is about to be ready, if they were not heard before.
+    /// Returns the verdict of hooks about a call that is about to be ready, if they did not run before.
     pub(super) async fn hook_verdict(&mut self, invocation: &Invocation) -> Result<HookVerdict, AgentError> {
         if let Some(verdict) = self.verdict.take() {
             return Ok(verdict);
@@ -145,7 +145,7 @@ impl Call {
         let input = invocation.input.clone().or_else(|| self.input.clone());
         let (verdict, changed) = self.check(input.as_deref()).await?;
         if changed.is_some() {
-            // What people are about to be shown was made from the input that the agent has.
+            // The confirmation shows the input that the agent has.
             let reason = "a hook wants another input for this call, and this agent cannot take one from it";
             self.refuse(reason).await?;
             return Err(AgentError::denied(reason));
@@ -153,16 +153,16 @@ impl Call {
         Ok(verdict)
     }
 
-    /// Takes the input that people wrote instead. Hooks have judged another one, so they look at this one too before
-    /// it runs, and say whether people are to be asked about it. One that hooks would change is not what people
-    /// agreed to.
+    /// Takes the input that a user wrote instead. Hooks have judged another one, so they run again before this one is
+    /// executed, and may demand a confirmation. An input that hooks would change again is refused, because no user
+    /// approved it.
     pub(super) async fn take_edited(&mut self, edited: String) -> Result<HookVerdict, AgentError> {
         if self.input.as_ref() == Some(&edited) {
             return Ok(HookVerdict::default());
         }
         let (verdict, changed) = self.check(Some(&edited)).await?;
         if changed.is_some_and(|changed| !is_same(&changed, &edited)) {
-            let reason = "a hook wants another input than the one that people wrote for this call";
+            let reason = "a hook wants another input than the one that the user wrote for this call";
             self.refuse(reason).await?;
             return Err(AgentError::denied(reason));
         }

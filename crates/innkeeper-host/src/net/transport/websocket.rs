@@ -49,7 +49,7 @@ where
     let (read, write) = tokio::io::split(stream);
     let replies = Arc::new(Replies::default());
     let mut fragments = FragmentCounter::new(limits.message_fragments);
-    // What came with the upgrade request is a few bytes at most, hence never too many fragments.
+    // Only a few bytes can arrive together with the upgrade request, hence never too many fragments.
     let _ = fragments.feed(&unread);
     let reading = Reading {
         read,
@@ -77,7 +77,7 @@ fn config(limits: &Limits) -> WebSocketConfig {
         .max_frame_size(Some(limits.message_bytes))
 }
 
-/// What the reading side wants to tell the peer: pongs, and the answer to a close.
+/// The frames that the reader has for the peer: pongs, and the answer to a close.
 #[derive(Debug, Default)]
 struct Replies {
     bytes: Mutex<Vec<u8>>,

@@ -155,8 +155,8 @@ pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
 /// Longest token, and longest list of scopes.
 pub(super) const MAX_TOKEN_BYTES: usize = 64 << 10;
 
-/// A token ends up in a header of a request, so it is visible ASCII (RFC 6750). What is wrong with
-/// it is said without repeating it (AUTH-12).
+/// A token ends up in a header of a request, so it is visible ASCII (RFC 6750). The error does not repeat the token
+/// (AUTH-12).
 fn check_token(token: &str) -> Result<(), RpcError> {
     if token.len() > MAX_TOKEN_BYTES {
         let problem = format!("has more than {MAX_TOKEN_BYTES} bytes");

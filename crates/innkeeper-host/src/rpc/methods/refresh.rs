@@ -1,8 +1,9 @@
-//! How the host gets the next token for MCP servers by itself: `_meta["innkeeper.refresh"]` of `authenticate`.
+//! The fields with which the host refreshes tokens of MCP servers by itself: `_meta["innkeeper.refresh"]` of
+//! `authenticate`.
 //!
-//! AHP hands over an access token alone. A client that got more from the authorization server may pass
-//! that on here, or only where the token is declared void in the end; nobody has to. What is wrong is said with the name of the field and without repeating
-//! what it holds (AUTH-12).
+//! AHP passes on an access token alone. A client that got more from the authorization server may pass that on here, or
+//! only the address at which the token is revoked in the end; all of it is optional. An error names the field and does
+//! not repeat its value (AUTH-12).
 
 use innkeeper_core::RpcError;
 use innkeeper_core::agent::Secret;
@@ -93,7 +94,7 @@ fn check_visible(text: &str, most: usize) -> Result<(), String> {
     if text.len() > most {
         return Err(format!("has more than {most} bytes"));
     }
-    // What RFC 6749 allows in all of them.
+    // The characters that RFC 6749 allows in all of them.
     match text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
         true => Ok(()),
         false => Err("has a character that cannot be sent, such as the end of a line; copy it again".to_owned()),

@@ -12,8 +12,8 @@ use super::{read, read_part};
 /// Longest token that progress is reported under; it is part of every report.
 const MAX_TOKEN_BYTES: usize = 256;
 
-/// The key in the `_meta` of `disposeSession` with which a session stays while somebody uses it, or
-/// once it is no longer what it was when it was chosen.
+/// The key in the `_meta` of `disposeSession` that keeps a session if a client uses it, or if it has changed since it
+/// was chosen.
 const ONLY_IF: &str = "innkeeper.onlyIf";
 
 /// The key there with which a deletion cannot be undone.
@@ -162,7 +162,7 @@ pub(super) fn session_config_completions(params: &RawValue) -> Result<Command, R
     })))
 }
 
-/// A session that somebody is about to create.
+/// The parameters of a session to create.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Setup {

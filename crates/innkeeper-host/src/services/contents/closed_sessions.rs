@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use innkeeper_std::sync::{Mutex, MutexGuard};
 
-/// How many are remembered. What was under way when a session went is over long before that many others went.
+/// The number of closed sessions that are remembered. Work of a closed session is over long before that many others
+/// close.
 const MOST: usize = 4096;
 
 /// The sessions that went last: what a tool of theirs still gives back is not kept, for nobody would remove it.
@@ -31,7 +32,7 @@ impl ClosedSessions {
     ///
     /// # Errors
     ///
-    /// If it is, in words for people.
+    /// Fails if it is, with a sentence for users.
     pub fn check(&self, session: &str) -> Result<(), String> {
         match self.lock().iter().any(|other| other == session) {
             true => Err("its session is gone".to_owned()),

@@ -1,4 +1,4 @@
-//! What chats refer to that moved to another session.
+//! References of chats that moved to another session.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,8 +14,8 @@ const PAGE: usize = 16;
 
 /// The names of all kept contents that chats refer to, the oldest first. Blocks.
 ///
-/// References stand in results of tools, and in whatever people and agents made of them, so they are looked for
-/// in the text.
+/// References stand in results of tools, and in texts that users and agents made of them, so they are searched for in
+/// the text.
 ///
 /// A turn that cannot be read costs what it alone refers to: the first reason comes with what was found.
 pub(crate) fn names_in(chats: &[MovedChat], turns: Option<&Arc<dyn TurnSource>>) -> (Vec<String>, Option<String>) {

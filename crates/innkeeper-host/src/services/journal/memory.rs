@@ -24,8 +24,8 @@ const BLOCK: u64 = 2 * RESERVED;
 /// Keeps sessions in the memory of the process, for tests and for hosts whose sessions need not
 /// outlive it.
 ///
-/// It is a handle: its clones share what is kept, so a host that is started with a clone finds
-/// the sessions of the one before. Documents are encoded by whoever appends them.
+/// It is a handle: its clones share the sessions, so a host that is started with a clone finds the sessions of the one
+/// before. Documents are encoded by the caller that appends them.
 ///
 /// Tests can break it. [`Self::fail_with`] makes it fail like a disk that is full, and
 /// [`Self::crash`] tells what a power cut would have left of a [`Self::mortal`] one.
@@ -39,7 +39,7 @@ pub enum Keep {
     Everything,
     /// Only what had to be durable, and what came before it.
     Durable,
-    /// What had to be durable, and so many of the batches after it.
+    /// All durable batches, and so many of the batches after them.
     Batches(usize),
 }
 
@@ -48,11 +48,11 @@ struct State {
     /// The first number that a later life may use is the one after this.
     reserved: Seq,
     kept: Contents,
-    /// What a power cut leaves, where that is of interest.
+    /// The batches that a power cut may lose, if this is tracked.
     tail: Option<Tail>,
     /// The time, where it is not the wall clock's.
     now_ms: Option<i64>,
-    /// What writing runs into.
+    /// The error that every write fails with.
     trouble: Option<JournalError>,
     /// The failure that makes every batch fail until the journal is revived.
     failure: Option<JournalError>,
@@ -92,7 +92,7 @@ impl MemoryJournal {
         })))
     }
 
-    /// What is left if the power fails now, as a journal of its own. This one stays as it is.
+    /// Returns the journal that a power cut now would leave. This one stays as it is.
     ///
     /// A durable batch is never lost, nor what was appended before it. Without
     /// [`Self::mortal`] nothing is lost at all.

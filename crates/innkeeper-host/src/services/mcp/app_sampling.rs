@@ -146,7 +146,7 @@ impl AppRequest {
         let served = tokio::select! {
             biased;
             () = events.cancelled() => Err(AgentError::Cancelled),
-            // The client that showed the app is gone, and with it whoever wants to know.
+            // The client that showed the app is gone, so the answer has no recipient.
             () = answer.closed() => return Ok(()),
             served = asked.write(events, agent, turn, written) => served,
         };

@@ -23,7 +23,7 @@ impl Arguments {
         let object: Map<String, Value> = serde_json::from_str(text)?;
         let written = Value::Object(object.clone()).to_string();
         let exact = compact(text);
-        // Of two members with one name, the object has the last; another reader may take the first, and then people
+        // If two members have one name, the object has the last; another reader may take the first, and then users
         // would allow one call and the server would carry out another.
         let has_duplicates = colons(&exact) != members(&object);
         let text = (exact != written && !has_duplicates).then_some(exact);

@@ -21,12 +21,12 @@ const MAX_NAME_BYTES: usize = 256;
 const MAX_LINES: usize = 100;
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// As much of the message of an error as people and models are told.
+/// Truncates the message of an error for users and models.
 pub(crate) fn message(text: String) -> String {
     cut(text, MAX_MESSAGE_BYTES)
 }
 
-/// What an error has besides, unless it is too much.
+/// Returns the data of an error, unless it is too large.
 pub(crate) fn data(data: Value) -> Option<Value> {
     (data.to_string().len() <= MAX_DATA_BYTES).then_some(data)
 }
@@ -52,7 +52,7 @@ struct Lines {
 }
 
 impl Written {
-    /// What is passed on of what a server reports, in order.
+    /// Returns the reports of a server to pass on, in order.
     pub(super) fn pass(&mut self, server: &str, report: ServerReport, now: Instant) -> Vec<ServerReport> {
         let (level, logger, data) = match report {
             ServerReport::Log { level, logger, data } => (level, logger, data),

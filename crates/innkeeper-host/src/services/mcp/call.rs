@@ -26,7 +26,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// Longest report of progress that is shown.
 const MAX_PROGRESS_CHARS: usize = 4000;
 
-/// What JSON-RPC calls what is not answered here, what makes no sense, and what went wrong.
+/// JSON-RPC error codes for an unknown method, invalid parameters, and an internal error.
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
@@ -58,13 +58,14 @@ impl McpCall {
         self
     }
 
-    /// What the agent wants to achieve with it.
+    /// Sets the purpose of the call, as the agent states it.
     pub fn intention(mut self, intention: impl Into<String>) -> Self {
         self.intention = Some(intention.into());
         self
     }
 
-    /// Answers the server when it wants a model to go on and people allow it. Without, it is refused.
+    /// Sets the sampler that answers the server's sampling requests once a user allows them. Without one, they are
+    /// refused.
     pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
         self.sampler = Some(sampler);
         self
@@ -102,8 +103,8 @@ impl McpCall {
         })
     }
 
-    /// Has the server carry it out, once people or the session's policy allow it, and waits for the
-    /// result. A call that is denied, or that the server does not answer, gives a failed result.
+    /// Calls the tool on the server, once a user or the session's policy allows it, and waits for the result. A call
+    /// that is denied, or that the server does not answer, gives a failed result.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl McpDraft {
         self.draft.input(text).await
     }
 
-    /// Answers the server when it wants a model to go on and people allow it. See [`McpCall::sampler`].
+    /// Sets the sampler that answers the server's sampling requests. See [`McpCall::sampler`].
     pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
         self.sampler = Some(sampler);
         self
@@ -211,13 +212,13 @@ impl McpDraft {
     }
 }
 
-/// What people made of the input.
+/// Parses the input that a user edited.
 fn edited(input: Option<String>) -> Result<Option<Arguments>, String> {
     match input.as_deref().map(Arguments::parse) {
         None => Ok(None),
         Some(Ok(arguments)) => Ok(Some(arguments)),
         Some(Err(error)) => Err(format!(
-            "the input that people wrote is not a JSON object ({error}); call it again"
+            "the edited input is not a JSON object ({error}); call the tool again"
         )),
     }
 }
@@ -227,7 +228,7 @@ struct CarriedOut {
     events: EventSink,
     tool: McpTool,
     sampler: Option<Arc<dyn Sampler>>,
-    /// How often it has asked people something.
+    /// The number of questions that the server has asked users.
     asked: AtomicUsize,
     /// How often it has wanted a model to go on.
     sampled: AtomicUsize,
@@ -256,7 +257,7 @@ impl CarriedOut {
                     continue;
                 }
             };
-            // While somebody answers, the server may give up.
+            // The server may give up before a user answers.
             let answered = tokio::select! {
                 biased;
                 outcome = &mut calling => break outcome,
@@ -320,7 +321,7 @@ impl CarriedOut {
             Wish::Ask(question, mut done) => {
                 let answer = tokio::select! {
                     answer = self.ask(call, question) => answer?,
-                    // It does not want to know any more: people are not asked any longer, and no model is.
+                    // The server has given up: the question and the sampling end.
                     () = done.closed() => return Ok(Answered::GoesOn),
                 };
                 let _ = done.send(answer);
@@ -363,7 +364,7 @@ impl CarriedOut {
         }
     }
 
-    /// Has a model go on, if people allow it.
+    /// Asks a model for the server, if a user allows it.
     async fn sample(&self, call: &mut ToolCall, params: &Map<String, Value>) -> Result<QuestionAnswer, AgentError> {
         let refused = |code, message: String| Ok(QuestionAnswer::Refused { code, message });
         let Some(sampler) = &self.sampler else {
@@ -414,7 +415,7 @@ enum Answered {
     Over,
 }
 
-/// What a server wants of whoever called it.
+/// A request of the server during a call.
 enum Wish {
     Progress(String),
     SignIn(Box<AuthRequirement>, oneshot::Sender<bool>),
@@ -427,7 +428,7 @@ struct Relay(mpsc::Sender<Wish>);
 #[async_trait]
 impl CallHandler for Relay {
     async fn progress(&self, message: String) {
-        // What comes faster than it can be shown is not worth waiting for.
+        // Progress that comes faster than it can be shown is dropped.
         let _ = self.0.try_send(Wish::Progress(message));
     }
 

@@ -1,5 +1,5 @@
-//! What a tool gave back, within the bounds of a turn. What does not fit is kept beside the session, for people to
-//! open (RES-03); the model reads what is shown.
+//! The result of a tool, within the limits of a turn. The rest is stored beside the session, where users can open it
+//! (RES-03); the model reads the part that is shown.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -14,11 +14,11 @@ mod shortened;
 #[cfg(test)]
 mod tests;
 
-/// What a result is put into.
+/// The destination of a result.
 pub(super) struct ResultTarget<'a> {
     /// Where what does not fit is kept.
     pub(super) contents: Option<&'a SessionContents>,
-    /// What the server lists, by its own URIs, and what this host calls it.
+    /// The resources that the server lists, by its own URIs, with the host's names for them.
     pub(super) listed: HashMap<String, Listed>,
     /// Bytes of pictures and the like that the turn has already.
     pub(super) embedded: &'a AtomicUsize,
@@ -32,7 +32,7 @@ pub(super) struct Listed {
     pub(super) size: Option<u64>,
 }
 
-/// The result as people and the model get it.
+/// Returns the result as users and the model get it.
 pub(super) async fn result_of(tool: &McpTool, outcome: CallOutcome, place: ResultTarget<'_>) -> ToolResult {
     let CallOutcome {
         is_error,

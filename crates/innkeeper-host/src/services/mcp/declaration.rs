@@ -14,14 +14,14 @@ use crate::services::customizations::About;
 /// customization shows. `Debug` leaves out values that may be secrets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerDeclaration {
-    /// What every customization has.
+    /// The fields of every customization.
     pub about: About,
     /// How to reach it.
     pub transport: Transport,
-    /// What `${…}` in it stands for besides the environment, such as the root of its plugin.
+    /// The values of `${…}` in it beside the environment, such as the root of its plugin.
     pub variables: BTreeMap<String, String>,
-    /// Whether people trust it, so that what it says about its own tools counts: without, every call
-    /// is asked about, whatever its hints say.
+    /// Whether the user trusts it, so that its hints about its own tools count: otherwise every call needs a
+    /// confirmation, whatever its hints are.
     pub is_trusted: bool,
     /// Whether it has a process of its own for each session.
     pub is_isolated: bool,
@@ -29,21 +29,21 @@ pub struct ServerDeclaration {
     pub permission: Permission,
 }
 
-/// Whether a server may be started: it may run only what people said yes to (P12).
+/// The permission to start a server: it may run only what a user trusted (P12).
 #[async_trait]
 pub trait StartPermission: Send + Sync + 'static {
-    /// Whether people let it run as it is now. May read files, and block.
+    /// Checks that a user trusts it as it is now. May read files, and block.
     ///
     /// # Errors
     ///
-    /// Why it may not run, and what people can do about it.
+    /// Fails with the reason and the remedy for users.
     fn check(&self) -> Result<(), String>;
 
-    /// Waits until people may have decided something since the last check.
+    /// Waits until a user may have decided since the last check.
     async fn decided(&self);
 
-    /// Waits until people have taken back that it may run, for one that runs. What only became of its files
-    /// meanwhile matters when it is started again.
+    /// Waits until a user withdraws the permission of a running server. Changes of its files matter only when it is
+    /// started again.
     async fn withdrawn(&self);
 
     /// The decision of users about it as it is now, or the question that a session asks them. May read files.
@@ -88,7 +88,7 @@ pub enum Transport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// What its environment has besides a minimal base; `None` takes a variable away.
+        /// Variables that its environment has beside a minimal base; `None` removes a variable.
         env: BTreeMap<String, Option<String>>,
         /// A file with more of it.
         env_file: Option<PathBuf>,
@@ -135,7 +135,7 @@ pub struct Remote {
     pub url: String,
     /// Headers for every request.
     pub headers: BTreeMap<String, String>,
-    /// The client that people have registered with the authorization server.
+    /// The client id that is registered with the authorization server.
     pub oauth_client_id: Option<String>,
 }
 

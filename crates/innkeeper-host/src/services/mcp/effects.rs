@@ -243,7 +243,7 @@ impl Servers {
     }
 }
 
-/// Waits for a server, which may take its time, and may be run by somebody else's code that fails.
+/// Waits for a server, which may be slow, and whose implementation may fail.
 pub(crate) async fn in_time<T>(
     method: &str,
     time: Duration,

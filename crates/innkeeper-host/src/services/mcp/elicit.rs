@@ -1,7 +1,7 @@
-//! What a server asks people, as questions of this host, and their answers as the server reads them.
+//! Elicitations of a server as questions of this host, and the answers as the server reads them.
 //!
-//! A form of MCP is a flat object of plain fields. What is anything else is asked for as text: people
-//! can answer it, and the server says what is wrong with it.
+//! A form of MCP is a flat object of plain fields. Any other field is asked for as text: a user can answer it, and the
+//! server reports errors in it.
 
 use innkeeper_core::agent::{AnswerValue, Question, QuestionKind};
 use serde_json::{Map, Number, Value};
@@ -22,11 +22,11 @@ const MAX_ID_BYTES: usize = 256;
 const MAX_URL_BYTES: usize = 8 << 10;
 /// Every whole number up to this one is an `f64`.
 const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
-/// Most questions that people are asked in one call.
+/// The most questions that one call may ask.
 pub(super) const MAX_QUESTIONS: usize = 16;
 
-/// Whether people may be sent to an address: pages of the web, and nothing that starts something on their
-/// own machines.
+/// Returns whether users may be sent to an address: only pages of the web, and no scheme that starts a program on their
+/// machines.
 pub(super) fn may_be_visited(url: &str) -> bool {
     let starts = |scheme: &str| {
         let start = url.get(..scheme.len());
@@ -36,7 +36,7 @@ pub(super) fn may_be_visited(url: &str) -> bool {
     (starts("https://") || starts("http://")) && is_plain && url.len() <= MAX_URL_BYTES
 }
 
-/// The form that people see. It says who asks.
+/// Returns the form that users see. It names the server.
 pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
     let required: Vec<&str> = schema
         .get("required")
@@ -61,7 +61,7 @@ pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
     form
 }
 
-/// What a server is told of an answer. Its members are in the order of the schema.
+/// Returns an answer as the server gets it. Its members are in the order of the schema.
 pub(super) fn content(schema: &Value, answer: Answer) -> Map<String, Value> {
     let mut values = answer.values;
     let named = fields(schema).filter_map(|(id, field)| {
@@ -95,7 +95,7 @@ fn written(field: &Value, value: AnswerValue) -> Option<Value> {
     })
 }
 
-/// The default of a field, if it is one that people could have chosen.
+/// Returns the default of a field, if a user could have chosen it.
 fn usable_default(field: &Value) -> Option<Value> {
     let default = field.get("default")?;
     let is_choice = |field: &Value, value: &Value| choices(field).any(|(choice, _)| choice == value);
@@ -217,8 +217,8 @@ fn choices(field: &Value) -> impl Iterator<Item = (&Value, Result<usize, &Value>
         .take(MAX_OPTIONS)
 }
 
-/// The choices as people see them. AHP has no defaults for choices: those of the server are recommended, which clients
-/// show or choose beforehand.
+/// Returns the choices as users see them. AHP has no defaults for choices: those of the server are recommended, which
+/// clients show or choose beforehand.
 fn options(field: &Value, defaults: &[Value]) -> Vec<Choice> {
     let beside = |name: &str, place: Result<usize, &Value>| {
         let list = field.get(name).and_then(Value::as_array)?;
@@ -239,7 +239,7 @@ fn options(field: &Value, defaults: &[Value]) -> Vec<Choice> {
     choices(field).map(option).collect()
 }
 
-/// What a choice is called in an answer: its text, or its value as JSON.
+/// Returns the id of a choice in an answer: its text, or its value as JSON.
 fn id_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! What servers offer besides tools: prompts for people, and resources to read.
+//! Prompts and resources of MCP servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,27 +14,27 @@ const MAX_PROMPT_BYTES: usize = 256 << 10;
 const MAX_ATTACHED_BYTES: usize = 16 << 20;
 /// Most of them.
 const MAX_ATTACHED: usize = 16;
-/// Most arguments of a prompt that people are told of.
+/// The most arguments of a prompt that are shown.
 pub(crate) const MAX_ARGUMENTS: usize = 32;
-/// Longest of what a server calls something, as people are shown it.
+/// The longest name of a server's that users see.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// A prompt that a server has ready. People call it with a `/` and its name.
+/// A prompt of a server. Users call it with a `/` and its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpPrompt {
-    /// What people type after the `/`. Set by the host; unique among the prompts of the session.
+    /// The name that users type after the `/`. Set by the host; unique among the prompts of the session.
     pub name: String,
     /// The server, by the id of its customization.
     pub server: String,
-    /// What people call the server.
+    /// The display name of the server.
     pub server_name: String,
-    /// What the server calls the prompt.
+    /// The server's own name of the prompt.
     pub prompt: String,
-    /// A title for people.
+    /// A title for users.
     pub title: Option<String>,
-    /// What it is for, in the server's words.
+    /// The server's description of the prompt.
     pub description: Option<String>,
-    /// What it takes, in order.
+    /// The arguments, in order.
     pub arguments: Vec<McpPromptArgument>,
 }
 
@@ -51,7 +51,7 @@ impl McpPrompt {
         arguments.collect::<Vec<_>>().join(" ")
     }
 
-    /// What it is, in a line or two.
+    /// Returns the description, truncated to a line or two.
     pub fn shown_description(&self) -> Option<String> {
         match (&self.title, &self.description) {
             (Some(title), Some(description)) if title != description => {
@@ -62,18 +62,18 @@ impl McpPrompt {
     }
 }
 
-/// What a prompt takes.
+/// An argument of a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpPromptArgument {
-    /// What it is called.
+    /// The name of the argument.
     pub name: String,
-    /// What it is.
+    /// The description of the argument.
     pub description: Option<String>,
     /// Whether it has to be given.
     pub required: bool,
 }
 
-/// What a prompt says once it is filled in.
+/// The text of a prompt with its arguments filled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptMessages {
     /// Its messages, in order.
@@ -83,13 +83,13 @@ pub struct PromptMessages {
 /// A message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptMessage {
-    /// Who is to have said it: `user` or `assistant`.
+    /// The author of the message: `user` or `assistant`.
     pub role: String,
-    /// What they said.
+    /// The content of the message.
     pub content: PromptContent,
 }
 
-/// What a message of a prompt has.
+/// The content of a message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptContent {
     /// Words.
@@ -105,7 +105,7 @@ pub enum PromptContent {
     Resource {
         /// Which.
         uri: String,
-        /// What it says.
+        /// The text of the resource.
         text: String,
     },
 }
@@ -147,7 +147,7 @@ impl PromptMessages {
                 PromptContent::Embedded { .. } => omitted += 1,
             }
             text.push_str("\n\n");
-            // What is cut away anyway need not be put together first.
+            // Text beyond the limit need not be joined first.
             if text.len() > MAX_PROMPT_BYTES {
                 break;
             }
@@ -167,16 +167,16 @@ impl PromptMessages {
 pub struct McpResource {
     /// The server, by the id of its customization.
     pub server: String,
-    /// What people call the server.
+    /// The display name of the server.
     pub server_name: String,
-    /// What the server calls it. It means something to the server only: it may look like a file of this
-    /// machine, and is none.
+    /// The server's own URI. It has a meaning for the server only: it may look like a file of this machine, and is
+    /// none.
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// A title for people.
+    /// A title for users.
     pub title: Option<String>,
-    /// What it is.
+    /// The description of the resource.
     pub description: Option<String>,
     /// Its media type.
     pub content_type: Option<String>,
@@ -185,12 +185,12 @@ pub struct McpResource {
 }
 
 impl McpResource {
-    /// What people see.
+    /// Returns the name that users see.
     pub fn shown_name(&self) -> String {
         display_line(self.title.as_ref().unwrap_or(&self.name))
     }
 
-    /// Whether it fits what somebody typed, in lower case.
+    /// Returns whether it matches the typed text, given in lower case.
     pub(crate) fn fits(&self, query: &str) -> bool {
         let names = [Some(&self.name), self.title.as_ref(), Some(&self.uri)];
         let mut names = names.into_iter().flatten();
@@ -206,11 +206,11 @@ impl McpResource {
 pub struct ResourcePart {
     /// Its media type.
     pub content_type: Option<String>,
-    /// What it has.
+    /// The data of the part.
     pub data: PartData,
 }
 
-/// What a part has.
+/// The data of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartData {
     /// Words.
@@ -219,7 +219,7 @@ pub enum PartData {
     Blob(String),
 }
 
-/// What was read as one thing: all of its words, or else its first bytes.
+/// Joins the parts: all texts, or else the bytes of the first part.
 pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, McpError> {
     let has_words = parts.iter().any(|part| matches!(part.data, PartData::Text(_)));
     let mut content: Option<Content> = None;

@@ -1,4 +1,4 @@
-//! Prompts of servers that people call: `/server:prompt` and what it takes.
+//! Prompts of MCP servers that users call: `/server:prompt` and its arguments.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::services::customizations::{About, Called, words};
 
 /// A prefix that tells prompts of servers from anything else of the same name.
 pub(crate) const PREFIX: &str = "mcp:";
-/// Longest name of an argument that people are asked for.
+/// The longest name of an argument that users are asked for.
 const MAX_ID_BYTES: usize = 256;
 
-/// What a message calls, if it begins with a `/`, the name of a server, a colon and the name of a prompt.
-/// People are asked for what the prompt needs and the message does not say.
+/// Returns the prompt that a message calls, if it begins with a `/`, the name of a server, a colon and the name of a
+/// prompt. Users are asked for required arguments that the message does not have.
 ///
 /// # Errors
 ///
-/// When it means a server that is not ready or has no such prompt, when the server does not answer or
-/// refuses, and when people do not say what it needs. The turn can be gone on with once that is put right.
+/// When the server is not ready or has no such prompt, when the server does not answer or refuses, and when users do
+/// not give a required argument. The turn can be resumed once the cause is removed.
 pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> Result<Option<Called>, AgentError> {
     let Some(line) = text.trim().strip_prefix('/') else {
         return Ok(None);
@@ -117,8 +117,8 @@ async fn find(
     })
 }
 
-/// What was typed after the name: `name=value` where there is an argument of that name, and else one word
-/// after the other. The last argument takes all that is left.
+/// Parses the text after the name: `name=value` where there is an argument of that name, and else one word after the
+/// other. The last argument takes the rest.
 fn arguments_of(prompt: &McpPrompt, typed: &str) -> Map<String, Value> {
     let mut given = Map::new();
     let mut loose = Vec::new();
@@ -146,7 +146,7 @@ fn arguments_of(prompt: &McpPrompt, typed: &str) -> Map<String, Value> {
     given
 }
 
-/// Asks people for what has to be given and was not.
+/// Asks users for required arguments that are missing.
 async fn ask_for_missing(
     events: &EventSink,
     prompt: &McpPrompt,

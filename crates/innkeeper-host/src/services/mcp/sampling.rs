@@ -1,8 +1,8 @@
-//! Servers that want a model to go on (`sampling/createMessage`).
+//! Sampling: servers that ask for a model's answer (`sampling/createMessage`).
 //!
-//! What a server asks for is read within bounds and shown to people, who decide: it costs money, and what the
-//! model writes goes to the server. That is no tool of the session, so no policy that lets tools run answers for
-//! them; only they can, for one request or for the rest of the session.
+//! The request of a server is parsed within limits and shown to users, who decide: it costs money, and the model's
+//! answer goes to the server. Sampling is no tool of the session, so no policy that approves tools applies; only users
+//! can allow it, for one request or for the rest of the session.
 
 use async_trait::async_trait;
 use innkeeper_core::agent::{AnswerValue, Question, QuestionKind, Usage};
@@ -27,12 +27,12 @@ const MAX_TOKENS: u32 = 8192;
 /// Most texts that end an answer, and the longest of them.
 const MAX_STOPS: usize = 16;
 const MAX_STOP_BYTES: usize = 256;
-/// Most characters that people are shown of a request.
+/// The most characters of a request that users see.
 const MAX_SHOWN_CHARS: usize = 32_000;
 /// The question whether to ask again.
 const REMEMBER: &str = "remember";
 
-/// Who asks the model to write.
+/// The origin of a sampling request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Samples {
     /// The server, while it carries out a call.
@@ -41,8 +41,8 @@ pub(super) enum Samples {
     App,
 }
 
-/// Answers servers that want a model to go on. An agent that has a model implements it. People have allowed the
-/// request before it gets here, and dropping the future gives it up.
+/// Answers sampling requests of servers. An agent that has a model implements it. Users have allowed the request before
+/// it gets here, and dropping the future cancels it.
 #[async_trait]
 pub trait Sampler: Send + Sync {
     /// Goes on with a conversation of the server's.
@@ -52,18 +52,18 @@ pub trait Sampler: Send + Sync {
     /// Why there is no answer, in words for the server: without secrets.
     async fn sample(&self, request: &SamplingRequest) -> Result<SamplingResult, String>;
 
-    /// What its answers have cost so far, if it knows and nobody else reports it.
+    /// Returns the token usage of its answers so far, if it knows and no other part reports it.
     fn usage(&self) -> Option<Usage> {
         None
     }
 }
 
-/// What a server wants a model to go on with.
+/// A sampling request of a server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SamplingRequest {
-    /// What the model is told first.
+    /// The system prompt.
     pub system_prompt: Option<String>,
-    /// What was said so far; the last message is to be answered.
+    /// The messages so far; the last one is to be answered.
     pub messages: Vec<SamplingMessage>,
     /// Most tokens of the answer.
     pub max_tokens: u32,
@@ -78,7 +78,7 @@ pub struct SamplingRequest {
 pub struct SamplingMessage {
     /// Whether the model is to think that it said this itself.
     pub is_assistants: bool,
-    /// What was said.
+    /// The parts of the message.
     pub parts: Vec<SamplingPart>,
 }
 
@@ -96,7 +96,7 @@ pub enum SamplingPart {
     },
 }
 
-/// What a model wrote.
+/// The answer of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SamplingResult {
     /// Its words.
@@ -136,9 +136,9 @@ impl SamplingResult {
 }
 
 impl SamplingRequest {
-    /// Reads the parameters of `sampling/createMessage`. What is wrong with them is told to the server.
+    /// Parses the parameters of `sampling/createMessage`. The server gets the error.
     pub(super) fn read(params: &Map<String, Value>) -> Result<Self, String> {
-        // Servers are not told that they may: a model that calls tools would have to be watched by people (MCP:
+        // The host does not announce this ability: a model that calls tools would need a user's supervision (MCP:
         // `sampling.tools`).
         if ["tools", "toolChoice"].iter().any(|field| params.contains_key(*field)) {
             return Err(
@@ -194,8 +194,8 @@ impl SamplingRequest {
             .next()
     }
 
-    /// What people are asked. They see who asks, for how much, and everything that the model would be told, as far
-    /// as it fits.
+    /// Returns the question for users. It names the server and the amount, and shows everything that the model would
+    /// get, as far as it fits.
     pub(super) fn form(&self, server: &str, who: Samples) -> Form {
         let mut shown = Shown::default();
         if let Some(prompt) = &self.system_prompt {
@@ -240,7 +240,7 @@ impl SamplingRequest {
     }
 }
 
-/// What people said.
+/// The users' answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SamplingConsent {
     No,
@@ -318,7 +318,7 @@ impl Room {
     }
 }
 
-/// A request as people read it. Every line of the server's is marked as one, so that none passes for the host's.
+/// A request as users read it. Every line of the server's is marked as one, so that none passes for the host's.
 #[derive(Default)]
 struct Shown {
     text: String,

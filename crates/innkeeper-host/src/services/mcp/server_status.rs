@@ -1,4 +1,4 @@
-//! What the servers of a session do, in words: for people who want to know why one is not ready.
+//! The status of a session's MCP servers as text, for users who want to know why one is not ready.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use tokio::sync::Notify;
 use super::{AuthReason, McpPrompt, NOT_TRUSTED, ServerStatus, display_line};
 use crate::services::customizations::TurnCustomizations;
 
-/// What a server of a session does.
+/// The status of a server of a session as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerStatusText {
     /// The id of its customization.
     pub id: String,
-    /// What people call it.
+    /// The display name of the server.
     pub name: String,
-    /// What stands before its prompts when people type them: its name, made safe and unique.
+    /// The prefix of its prompts when users type them: its name, made safe and unique.
     pub prefix: String,
     /// Whether it offers anything now.
     pub is_ready: bool,
-    /// What it does, and if it is not ready, why not.
+    /// The status, and the reason if it is not ready.
     pub words: String,
 }
 
@@ -36,11 +36,11 @@ impl ServerStatusText {
                 let whom = requirement.resource_name.as_deref();
                 let whom = display_line(whom.unwrap_or(&requirement.resource));
                 let why = match requirement.reason {
-                    AuthReason::Required => "somebody has to sign in",
-                    AuthReason::Expired => "the sign-in has expired, so somebody has to sign in again",
+                    AuthReason::Required => "sign-in required",
+                    AuthReason::Expired => "the sign-in has expired: sign in again",
                     AuthReason::InsufficientScope => "it wants more rights than were granted: sign in again",
                 };
-                // What its token grants can still be used.
+                // The rights that its token grants can still be used.
                 let is_ready = requirement.reason == AuthReason::InsufficientScope;
                 (is_ready, format!("{why} ({whom})"))
             }
@@ -64,7 +64,7 @@ impl ServerStatusText {
     }
 }
 
-/// What was last reported of every server of a session. Cheap to clone.
+/// The last reported status of every server of a session. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReportedStatuses(Arc<Statuses>);
 
@@ -125,8 +125,8 @@ impl ReportedStatuses {
 }
 
 impl TurnCustomizations {
-    /// What the MCP servers of the session do, also those that do not run, in the order in which they are
-    /// declared.
+    /// Returns the status of the session's MCP servers, also of those that do not run, in the order of their
+    /// declarations.
     pub fn mcp_servers(&self) -> Vec<ServerStatusText> {
         let declared: Vec<_> = self.declared_servers().collect();
         let mut uses: HashMap<String, usize> = HashMap::new();
@@ -139,7 +139,7 @@ impl TurnCustomizations {
                 true => self.mcp().standing(&about.id),
                 false => Some(ServerStatusText::not_ready("it is switched off")),
             };
-            // Somebody stopped it, or there are too many: clients see which.
+            // A user stopped it, or there are too many: clients see which.
             let known = known.unwrap_or_else(|| ServerStatusText::not_ready("it is stopped"));
             let plain = safe(&about.name);
             let prefix = match uses.get(&plain) {
@@ -156,8 +156,8 @@ impl TurnCustomizations {
         standings.collect()
     }
 
-    /// The prompts of the servers that are ready, under the names that people type, of those that say
-    /// them in time.
+    /// Returns the prompts of the ready servers, under the names that users type. Servers that do not answer in time
+    /// are left out.
     pub async fn mcp_prompts(&self, patience: Duration) -> Vec<McpPrompt> {
         let servers = self.mcp_servers();
         let ready = servers.iter().filter(|server| server.is_ready);
@@ -201,7 +201,7 @@ fn safe(name: &str) -> String {
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// What tells two servers of one name apart, whichever of them run.
+/// Returns digits that distinguish two servers of one name, whichever of them run.
 fn digits(id: &str) -> String {
     let digest = Sha256::digest(id);
     digest.iter().take(2).map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,4 @@
-//! What agents get of the servers of a session.
+//! The handles that agents get for the MCP servers of a session.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -56,7 +56,8 @@ impl Mcp {
             .collect()
     }
 
-    /// The tools that nobody can call because they need tasks of MCP: people are told, and models are not.
+    /// Returns the tools that cannot be called because they need tasks of MCP. They are listed for users and not for
+    /// models.
     pub fn task_tools(&self) -> Vec<McpTool> {
         let Some(link) = &self.link else {
             return Vec::new();
@@ -73,13 +74,13 @@ impl Mcp {
         self.tools().into_iter().find(|tool| tool.name == name)
     }
 
-    /// The prompts of a server, without the names that people type; none if it does not run.
+    /// Returns the prompts of a server, without the names that users type; none if it does not run.
     pub(crate) async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
         let Some(link) = self.wanting(server) else {
             return Vec::new();
         };
         let prompts = link.servers.prompts(server).await;
-        // What was switched off meanwhile offers nothing.
+        // A server that was disabled meanwhile has no prompts.
         if link.wants(server) { prompts } else { Vec::new() }
     }
 
@@ -87,7 +88,7 @@ impl Mcp {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it did not.
+    /// The error of the server, or the reason why it did not answer.
     pub async fn prompt(&self, prompt: &McpPrompt, arguments: Map<String, Value>) -> Result<PromptMessages, McpError> {
         match self.wanting(&prompt.server) {
             Some(link) => link.servers.prompt(&prompt.server, &prompt.prompt, arguments).await,
@@ -95,7 +96,7 @@ impl Mcp {
         }
     }
 
-    /// What the servers that run let read, of those that say so in time.
+    /// Returns the resources of the running servers. Servers that do not answer in time are left out.
     pub async fn resources(&self, patience: Duration) -> Vec<McpResource> {
         let Some(link) = &self.link else {
             return Vec::new();
@@ -119,7 +120,7 @@ impl Mcp {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it did not.
+    /// The error of the server, or the reason why it did not answer.
     pub async fn read(&self, resource: &McpResource, most: usize) -> Result<Content, McpError> {
         match self.wanting(&resource.server) {
             Some(link) => {
@@ -138,7 +139,7 @@ impl Mcp {
         resource_uri(session, resource)
     }
 
-    /// What a server lists of what a result links to, by the server's own URIs.
+    /// Returns the listed resources that a result links to, by the server's own URIs.
     pub(super) async fn listed(&self, server: &str, outcome: &CallOutcome) -> HashMap<String, Listed> {
         let links = outcome.content.iter().filter_map(|piece| match piece {
             ToolContent::Resource { uri, .. } => Some(uri.as_str()),
@@ -197,7 +198,7 @@ impl Mcp {
         })
     }
 
-    /// What was last reported of a server, if it is to run at all.
+    /// Returns the last reported status of a server, if it is to run at all.
     pub(crate) fn standing(&self, server: &str) -> Option<super::ServerStatusText> {
         let link = self.wanting(server)?;
         Some(link.reported.of(server))
@@ -294,13 +295,13 @@ fn resource_uri(session: &str, resource: &McpResource) -> String {
     format!("{MCP_RESOURCES}/{}", URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// The servers of a session, and which of them are wanted: what agents see ends when people want it to.
+/// The servers of a session, and which of them are desired: an agent loses a server as soon as a user disables it.
 pub(crate) struct SessionLink {
     pub(crate) servers: Arc<dyn SessionServers>,
     /// The session's URI.
     session: Arc<str>,
     reported: ReportedStatuses,
-    /// What is kept of results that are too large for a turn.
+    /// The blobs of results that are too large for a turn.
     contents: SessionContents,
     wanted: RwLock<Arc<[String]>>,
     /// Servers and apps that ask the model without asking users, who said so, and how often. It is forgotten with the session's servers.
@@ -338,7 +339,7 @@ impl SessionLink {
         Arc::clone(&self.wanted.read())
     }
 
-    /// What people allowed one start of a server, they did not allow another one: it may be something else.
+    /// Drops the approvals of restarted servers: the new process may be another program.
     pub(crate) fn forget_changed(&self, before: &[DesiredServer], wishes: &[DesiredServer]) {
         self.may_sample().retain(|(id, _), _| {
             let of = |wishes: &[DesiredServer]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();

@@ -13,23 +13,23 @@ pub struct McpTool {
     pub name: String,
     /// The server, by the id of its customization (MCP-12).
     pub server: String,
-    /// What people call the server.
+    /// The display name of the server.
     pub server_name: String,
     /// The plugin that brings the server.
     pub plugin: Option<String>,
-    /// What the server calls the tool.
+    /// The server's own name of the tool.
     pub tool: String,
-    /// A title for people.
+    /// A title for users.
     pub title: Option<String>,
-    /// What it does, in the server's words.
+    /// The server's description of the tool.
     pub description: Option<String>,
     /// The JSON Schema of its input, always an object.
     pub input_schema: Value,
     /// The JSON Schema of its structured result.
     pub output_schema: Option<Value>,
-    /// What the server says about its effects.
+    /// The server's hints about the effects of the tool.
     pub hints: Hints,
-    /// Whether people trust the server, so that its hints count.
+    /// Whether the user trusts the server, so that its hints count.
     pub is_trusted: bool,
     /// `_meta.ui`, if a view of its calls can be shown (MCP-20).
     pub ui: Option<Map<String, Value>>,
@@ -38,7 +38,7 @@ pub struct McpTool {
 }
 
 impl McpTool {
-    /// What people see.
+    /// Returns the name that users see.
     pub fn shown_name(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.tool)
     }
@@ -80,28 +80,28 @@ impl McpTool {
     }
 }
 
-/// Which tool of which server it is. Models know it by a name of ours; what people wrote for other agents,
-/// such as hooks, knows it by the names that those agents make of these.
+/// The identity of a tool and its server. Models know it by a name of ours; files written for other agents, such as
+/// hooks, know it by the names that those agents make of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTool {
-    /// What people call the server.
+    /// The display name of the server.
     pub server: String,
     /// The plugin that brings the server.
     pub plugin: Option<String>,
-    /// What the server calls the tool.
+    /// The server's own name of the tool.
     pub tool: String,
 }
 
 impl ServerTool {
-    /// What Claude Code calls it, and who follows it: `mcp__server__tool`. The usual name comes first: that
-    /// of a plugin's server has the plugin in it.
+    /// Returns the names in Claude Code and compatible agents: `mcp__server__tool`. The usual name comes first: that of
+    /// a plugin's server has the plugin in it.
     pub fn for_claude(&self) -> Vec<String> {
         let tool = as_in_names(&self.tool);
         let servers = self.servers_for_claude().into_iter();
         servers.map(|server| format!("{server}__{tool}")).collect()
     }
 
-    /// What Claude Code calls all tools of its server together: `mcp__server`.
+    /// Returns the names in Claude Code for all tools of its server together: `mcp__server`.
     pub fn servers_for_claude(&self) -> Vec<String> {
         let server = as_in_names(&self.server);
         let plugin = self.plugin.as_deref().map(as_in_names);
@@ -109,19 +109,19 @@ impl ServerTool {
         of_plugin.into_iter().chain([format!("mcp__{server}")]).collect()
     }
 
-    /// What Copilot calls it: `server-tool` on its command line, `mcp_server_tool` in its editor.
+    /// Returns the names in Copilot: `server-tool` on its command line, `mcp_server_tool` in its editor.
     pub fn for_copilot(&self) -> Vec<String> {
         let (server, tool) = (as_in_names(&self.server), as_in_names(&self.tool));
         vec![format!("{server}-{tool}"), format!("mcp_{server}_{tool}")]
     }
 
-    /// What Cursor calls it: `MCP:tool`.
+    /// Returns the names in Cursor: `MCP:tool`.
     pub fn for_cursor(&self) -> Vec<String> {
         vec![format!("MCP:{}", self.tool)]
     }
 }
 
-/// What names of tools have in the place of what they cannot have.
+/// Replaces characters that names of tools cannot have.
 fn as_in_names(text: &str) -> String {
     let fit = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
         true => c,
@@ -130,7 +130,7 @@ fn as_in_names(text: &str) -> String {
     text.chars().map(fit).collect()
 }
 
-/// What a server says about the effects of a tool. From a server that nobody trusts it means nothing.
+/// The server's hints about the effects of a tool. Hints of an untrusted server are ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
     /// It changes nothing.
@@ -143,12 +143,12 @@ pub struct Hints {
     pub open_world: Option<bool>,
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallOutcome {
     /// Whether the tool says that it failed.
     pub is_error: bool,
-    /// What it gave back.
+    /// The content of the result.
     pub content: Vec<ToolContent>,
     /// The same for programs.
     pub structured: Option<Map<String, Value>>,
@@ -162,9 +162,9 @@ pub struct CallOutcome {
 pub struct McpError {
     /// The code of JSON-RPC, if the server answered with an error.
     pub code: Option<i64>,
-    /// What happened and what to do, without secrets.
+    /// The problem and its remedy, without secrets.
     pub message: String,
-    /// What the server adds.
+    /// Additional data of the server.
     pub data: Option<Value>,
 }
 
@@ -183,7 +183,7 @@ impl McpError {
         Self::new("the MCP server does not run in this session any more; start it and try again")
     }
 
-    /// No such server runs, by the name that people know.
+    /// No such server runs; the error has its display name.
     pub fn no_server(server: &str) -> Self {
         Self::new(format!(
             "the MCP server {server:?} does not run in this session; start it and try again"
@@ -191,34 +191,34 @@ impl McpError {
     }
 }
 
-/// What a server wants while one of its tools is called.
+/// Handles the requests of a server during one of its tool calls.
 #[async_trait]
 pub trait CallHandler: Send + Sync {
     /// It reports how far it is, in words.
     async fn progress(&self, message: String);
 
-    /// It wants people to sign in; the call goes on by itself once a token for the resource was set.
-    /// Returns whether somebody did; if not, the call is to be given up.
+    /// Asks users to sign in; the call continues by itself once a token for the resource was set. Returns whether a
+    /// user signed in; if not, the call is to be cancelled.
     async fn sign_in(&self, requirement: AuthRequirement) -> bool;
 
     /// It asks something.
     async fn ask(&self, question: Question) -> QuestionAnswer;
 }
 
-/// What a server asks.
+/// A question of a server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Question {
     /// A person should fill in a form (`elicitation/create`).
     Form {
-        /// What the server says.
+        /// The server's message.
         message: String,
         /// The fields, as the JSON Schema of an object.
         schema: Value,
     },
     /// A person should visit an address.
     Url {
-        /// What the server says.
+        /// The server's message.
         message: String,
         /// The address.
         url: String,
@@ -227,7 +227,7 @@ pub enum Question {
     Sampling(Map<String, Value>),
 }
 
-/// What a server is answered.
+/// The answer to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QuestionAnswer {
     /// A person said yes, with the fields of the form.

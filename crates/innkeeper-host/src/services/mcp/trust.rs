@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(answer(Response::Accept, Some(NEVER)), never);
         assert_eq!(answer(Response::Accept, Some(NOT_NOW)), Outcome::NotNow);
         assert_eq!(answer(Response::Accept, None), Outcome::NotNow);
-        // A draft of somebody does not count when another user declines.
+        // A user's unsent answer does not count when another user declines.
         assert_eq!(answer(Response::Decline, Some(ALLOW)), Outcome::NotNow);
         assert_eq!(answer(Response::Cancel, Some(NEVER)), Outcome::NotNow);
     }

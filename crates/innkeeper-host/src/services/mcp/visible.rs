@@ -1,11 +1,11 @@
-//! What a server wrote, so that people see all of it before they say yes: a text that reads one way and means
-//! another, or has words that nobody sees, is how a server would get a model to do what people did not allow.
+//! Text of a server, made visible before users approve it: a server could use text that reads differently from its
+//! meaning, or invisible characters, to make a model do something that users did not allow.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Text of a server for people and their terminals: without escape sequences and control characters, which could
-/// rewrite what a terminal shows, and with what does not show as `\u{…}`. Line breaks and tabs stay.
+/// Returns text of a server for users and their terminals: without escape sequences and control characters, which could
+/// rewrite the terminal, and with invisible characters as `\u{…}`. Line breaks and tabs stay.
 pub fn defused(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

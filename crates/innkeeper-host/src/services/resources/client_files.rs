@@ -1,8 +1,8 @@
-//! What only a client can read: URIs of its own, such as `virtual://editor/untitled-1` (RES-19).
+//! Resources that only a client can read: URIs of its own, such as `virtual://editor/untitled-1` (RES-19).
 //!
-//! The host asks the client that named them, and no other: it reads what somebody attached to a
-//! message, for the agent that answers it. Time and size are bounded, and what cannot be read is said
-//! in words, so that a turn never fails or waits for ever because of an attachment.
+//! The host asks only the client that named them: it reads the attachments of a message, for the agent that answers it.
+//! Time and size are bounded, and an unreadable attachment becomes an error text, so that a turn never fails or waits
+//! without end because of an attachment.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(crate) struct ReadLimits {
     pub(crate) bytes: usize,
 }
 
-/// What only clients can read, for whoever finds customizations. Nothing here has a time limit of its
-/// own, and names are as the client sent them: who asks sets the bounds, and trusts nothing.
+/// Reads clients' own resources for discovery. Nothing here has a time limit of its own, and names are as the client
+/// sent them: the caller sets the limits, and trusts nothing.
 #[derive(Debug, Clone)]
 pub struct ClientFiles {
-    /// Weak, because the host keeps whoever finds customizations.
+    /// Weak, because the host owns the discovery.
     inbox: mpsc::WeakSender<Message>,
 }
 

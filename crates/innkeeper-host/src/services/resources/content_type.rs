@@ -1,8 +1,8 @@
-//! What files are.
+//! Content types of files.
 
 use std::path::Path;
 
-/// What a file is, told by its first bytes and then by its name.
+/// Returns the content type of a file, from its first bytes and then from its name.
 pub fn content_type(path: &Path, bytes: &[u8]) -> Option<String> {
     let magic: [(&[u8], &str); 6] = [
         (b"\x89PNG\r\n", "image/png"),

@@ -49,7 +49,7 @@ pub(crate) enum QueueGuard {
 }
 
 impl OperationOrder {
-    /// Takes the next place now, to be waited for elsewhere: the lock is fair to whoever was first.
+    /// Takes the next position now, to be awaited elsewhere: the lock is fair to the first caller.
     pub(crate) fn take(&self, writes: bool) -> (QueuePosition, Option<QueueGuard>) {
         let lock = Arc::clone(&self.0);
         let mut position: QueuePosition = match writes {
@@ -408,7 +408,7 @@ pub(crate) fn read_result(content: Content, wanted: Option<Encoding>) -> Resourc
     }
 }
 
-/// Whether a text is more than twice as long in JSON, which no text becomes that people write.
+/// Returns whether a text is more than twice as long in JSON, which does not happen to text that a human writes.
 fn is_long_in_json(text: &str) -> bool {
     let has_long_form = |byte: &u8| *byte < 0x20 && !b"\n\r\t\x08\x0c".contains(byte);
     // Each has six bytes there instead of one; the others have one or two.

@@ -1,4 +1,4 @@
-//! What MCP servers let read, when it came with a message.
+//! Resources of MCP servers that are attached to a message.
 
 use innkeeper_core::agent::Attachment;
 use innkeeper_core::resource::is_of_mcp_server;

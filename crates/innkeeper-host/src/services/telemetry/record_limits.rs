@@ -1,4 +1,4 @@
-//! Records made small and harmless: whoever shows them need not look whose words they are (T15).
+//! Truncates and escapes records, so that a client can show them whatever their source is (T15).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const VALUE_BYTES: usize = 1 << 10;
 const NAME_BYTES: usize = 128;
 /// Most attributes of a record.
 const ATTRIBUTES: usize = 32;
-/// What a record takes besides its texts.
+/// The size of a record beside its texts.
 const OVERHEAD: usize = 128;
 
 /// The record as it may be sent.

@@ -1,4 +1,4 @@
-//! What clients that show MCP Apps see of servers, and say to them.
+//! The MCP channel of clients that show MCP Apps.
 
 use innkeeper_host::mcp::{ServerList, ServerReport};
 use innkeeper_testkit::official::OfficialClient;
@@ -95,7 +95,7 @@ async fn mcp17_notifications_go_both_ways_and_to_nobody_else() {
     let is_change = |message: &Value| message["method"] == "notifications/tools/list_changed";
     let told = apps.notification("the change", is_change).await;
     assert_eq!(told["params"], json!({ "channel": channel }));
-    // Whatever comes after it has come.
+    // A later report has arrived.
     inn.does(ServerStatus::Ready { apps: None }).await;
     let is_state = |message: &Value| message["params"]["action"]["type"] == "session/mcpServerStateChanged";
     plain.notification("the next state", is_state).await;

@@ -1,4 +1,4 @@
-//! What servers offer besides tools: prompts that people call, and resources that they attach.
+//! Prompts of MCP servers that users call, and resources that they attach.
 
 use std::time::Duration;
 
@@ -196,7 +196,7 @@ impl SurfaceScene for Scene {
         found["items"].as_array().expect("items").clone()
     }
 
-    /// What completions have for a resource of the inn.
+    /// Returns the completion for a resource of the inn.
     async fn attachment(&self, name: &str) -> Value {
         let item = self.items(&format!("see @{name}")).await.remove(0);
         item["attachment"].clone()
@@ -251,7 +251,7 @@ async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_argu
     assert_eq!(meta["mcpPrompt"]["arguments"][0], who);
     assert_eq!(items[0]["insertText"], "/inn:greet ");
     assert_eq!(scene.items("/gre").await.len(), 1, "the second half is enough");
-    // What is stopped offers nothing, at once.
+    // A stopped server offers nothing, at once.
     let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
     scene.client.dispatch(&scene.uris.session, stop).await;
     scene.server_is("stopped").await;
@@ -391,7 +391,7 @@ async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_h
         read,
         json!({ "data": "two rooms", "encoding": "utf-8", "contentType": "text/plain" })
     );
-    // What looks like a file is none: it is read from the server, under the host's own name.
+    // A resource that looks like a file is read from the server, under the host's own name.
     let guests = scene.attachment("guests").await;
     assert!(
         guests["uri"]
@@ -545,7 +545,7 @@ async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
     inn.does(ServerStatus::AuthRequired(Box::new(requirement))).await;
     scene.server_is("authRequired").await;
     let words = say("t1").await;
-    assert!(words.contains("inn: somebody has to sign in (The inn)"), "{words}");
+    assert!(words.contains("inn: sign-in required (The inn)"), "{words}");
     inn.is_ready().await;
     let words = say("t2").await;
     for line in ["/inn:greet <who> [how]", "inn://rooms"] {

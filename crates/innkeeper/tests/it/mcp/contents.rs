@@ -158,7 +158,10 @@ async fn f17_a_model_gets_the_truncated_result_with_a_note() {
         .last_results()
         .join("");
     assert!(told.len() < 110_000, "{}", told.len());
-    assert!(told.contains("bytes are left out here; people can open"), "it says so");
+    assert!(
+        told.contains("bytes are left out here; users can open"),
+        "the model reads that it was truncated"
+    );
     assert!(!told.contains("innkeeper-content:"), "no model can open that");
     scene.client.assert_converged().await;
 }

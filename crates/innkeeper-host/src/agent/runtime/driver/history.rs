@@ -1,4 +1,4 @@
-//! What was said before, as far as it is read from where sessions are kept.
+//! The history of a chat for its agent, read from the journal.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl TurnHistory {
         Self { turns, budget }
     }
 
-    /// A chat's past, the newest first until it is enough. Fails with a sentence for people.
+    /// Returns a chat's history, read from the newest turn until it is enough. Fails with a sentence for users.
     pub(crate) async fn tell(&self, past: PastTurns) -> Result<AgentHistory, String> {
         let PastTurns { earlier, mut recent } = past;
         let mut left = self.budget;
@@ -63,8 +63,8 @@ impl TurnHistory {
         Ok(told)
     }
 
-    /// Puts the turns of attached chats where the agent finds them. What is gone, or cannot be read,
-    /// stays as it is: a sentence that says so.
+    /// Replaces references to attached chats by their turns. A chat that is gone or cannot be read stays a sentence
+    /// that says so.
     pub(crate) async fn fill(&self, attachments: &mut [Attachment], unread: Vec<UnreadChat>) {
         for UnreadChat { attachment, span } in unread {
             let uri = span.chat.to_string();

@@ -35,7 +35,7 @@ struct Shelf {
     most_at_once: AtomicUsize,
     /// The first turn that cannot be read.
     damaged_from: Option<usize>,
-    /// Told when the shelf is let go of: whoever read from it has ended.
+    /// Signals when the shelf is dropped, because its reader has ended.
     _gone: Option<Goodbye>,
 }
 
@@ -169,7 +169,7 @@ async fn p7_a_streamed_answer_is_one_line() {
     check(lines[1]);
 }
 
-/// What is read and not yet taken by the peer is bounded, however slow it is.
+/// The amount that is read ahead of a slow peer is bounded.
 #[tokio::test]
 async fn p7_a_slow_reader_makes_the_store_wait() {
     let shelf = Arc::new(Shelf::default());

@@ -1,4 +1,4 @@
-//! What a journal in memory holds, and what records do to it.
+//! The contents of a journal in memory, and the effect of records on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

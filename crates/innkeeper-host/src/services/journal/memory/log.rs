@@ -11,7 +11,7 @@ const REPLAY_BYTES: usize = 1 << 20;
 /// How many frames are gathered before they are folded into one.
 const RUN: usize = 64;
 
-/// What was accepted in a channel, as far as anybody may still need it.
+/// The accepted actions of a channel, as far as they may still be needed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log {
     /// The last action that is part of the channel's document.
@@ -76,8 +76,8 @@ impl Entry {
         self.run.iter().map(|frame| frame.bytes.len()).sum()
     }
 
-    /// Whether the frame appends to the same text. What is part of a document stays apart from
-    /// what is not, or its text would come back twice.
+    /// Returns whether the frame appends to the same text. Actions that are part of a document stay separate from later
+    /// ones, or their text would come back twice.
     fn takes(&self, frame: &ActionFrame, folded: Seq) -> bool {
         self.first > folded && self.run.last().is_some_and(|last| last.merges_with(frame))
     }

@@ -16,14 +16,14 @@ pub(super) const MAX_TEXT_BYTES: usize = 96 << 10;
 /// Most bytes of pictures and the like that one call adds, in base64: the largest picture that models take. It is
 /// also what still passes to a client at once (`outbox_bytes`).
 pub(super) const MAX_EMBEDDED_BYTES: usize = 5_000_000;
-/// Most of them in one turn, which has room for other things too (`turn_bytes`): the rest is kept for people.
+/// The most of them in one turn, which needs space for other parts too (`turn_bytes`): the rest is stored for users.
 const MAX_TURN_EMBEDDED_BYTES: usize = 16 << 20;
 /// Longest URI of a server's that is told, and longest media type.
 const MAX_URI_BYTES: usize = 4 << 10;
 const MAX_TYPE_CHARS: usize = 256;
 /// Longest of what a server says of something that it links to.
 const MAX_ABOUT_BYTES: usize = 1 << 10;
-/// What a part of a text may take besides its text.
+/// The overhead of a part of a text beside its text.
 const PART_OVERHEAD: usize = 64;
 /// Most pieces of content.
 pub(super) const MAX_PIECES: usize = 256;
@@ -148,7 +148,7 @@ impl<'a> Shortened<'a> {
         let (head, tail) = (head.to_owned(), tail.to_owned());
         let kept = self.keep_text(text).await;
         let note = match &kept {
-            Ok(_) => format!("[{left_out} bytes are left out here; people can open the whole text]"),
+            Ok(_) => format!("[{left_out} bytes are left out here; users can open the whole text]"),
             Err(why) => format!("[{left_out} bytes are left out here, and could not be kept: {why}; ask for less]"),
         };
         self.shown.push(ToolContent::Text(format!("{head}\n{note}\n{tail}")));
@@ -162,7 +162,7 @@ impl<'a> Shortened<'a> {
                 let size = bytes.len();
                 match self.keep(bytes, Some(content_type.clone())).await {
                     Ok(kept) => (
-                        format!("[{content_type} of {size} bytes, which people can open]"),
+                        format!("[{content_type} of {size} bytes, which users can open]"),
                         Some(kept),
                     ),
                     Err(why) => (
@@ -190,7 +190,7 @@ impl<'a> Shortened<'a> {
         let size = text.len();
         let kept = self.keep(text.into_bytes(), Some("application/json".to_owned())).await;
         let note = match &kept {
-            Ok(_) => format!("[the structured result has {size} bytes; people can open it]"),
+            Ok(_) => format!("[the structured result has {size} bytes; users can open it]"),
             Err(why) => format!("[the structured result has {size} bytes, and could not be kept: {why}]"),
         };
         self.shown.push(ToolContent::Text(note));
@@ -207,7 +207,7 @@ impl<'a> Shortened<'a> {
                 false => self.keep_text(text).await,
             };
             let note = match &kept {
-                Ok(_) => format!("[{omitted} more pieces are left out; people can open their text]"),
+                Ok(_) => format!("[{omitted} more pieces are left out; users can open their text]"),
                 Err(_) => format!("[{omitted} more pieces of the result are left out: ask for less]"),
             };
             self.shown.push(ToolContent::Text(note));

@@ -1,4 +1,4 @@
-//! What of a result a turn gets, and what is kept.
+//! The parts of a result that a turn gets, and those that are stored.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn contents(most: usize) -> (Arc<MemoryContents>, SessionContents) {
     (contents, of_session)
 }
 
-/// What a call gives back in a turn of its own.
+/// Returns the result of a call in a turn of its own.
 async fn shortened(outcome: CallOutcome, contents: Option<&SessionContents>) -> ToolResult {
     let embedded = AtomicUsize::new(0);
     let place = ResultTarget {
@@ -120,7 +120,7 @@ async fn res03_f17_what_is_too_long_is_shortened_and_kept_as_a_whole() {
         shown.starts_with("begin") && shown.contains("ende\n"),
         "both ends are shown"
     );
-    assert_eq!(shown.matches("people can open").count(), 4, "{}", shown.len());
+    assert_eq!(shown.matches("users can open").count(), 4, "{}", shown.len());
     assert_eq!(result.structured, None);
     let kept = kept(&result.content);
     let types: Vec<_> = kept
@@ -199,7 +199,7 @@ async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts(
     let content = result_of(&tool(), outcome, place).await.content;
     let served = ("mcp-resource:/x".to_owned(), Some("text/plain".to_owned()), Some(9));
     assert_eq!(kept(&content), [served]);
-    // One piece for each link, whoever can open it.
+    // One part for each link, whichever of them can be opened.
     assert_eq!(content.len(), 3);
     assert_eq!(
         texts(&content),

@@ -1,4 +1,4 @@
-//! What agents are told of long conversations.
+//! The history that agents get of long conversations.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -527,8 +527,8 @@ async fn what_is_dropped_while_the_inbox_is_full_is_still_heard() {
 
 #[tokio::test]
 async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
-    struct Held(Arc<std::sync::Mutex<Vec<&'static str>>>);
-    impl Drop for Held {
+    struct DropRecorder(Arc<std::sync::Mutex<Vec<&'static str>>>);
+    impl Drop for DropRecorder {
         fn drop(&mut self) {
             self.0.lock().expect("no panic").push("let go");
         }
@@ -541,11 +541,11 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
         }
         async fn open_chat(&self, _: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
             self.0.lock().expect("no panic").push("open");
-            Ok(Box::new(Held(Arc::clone(&self.0))))
+            Ok(Box::new(DropRecorder(Arc::clone(&self.0))))
         }
     }
     #[async_trait]
-    impl AgentChat for Held {
+    impl AgentChat for DropRecorder {
         async fn run_turn(&mut self, _: TurnInput, events: EventSink) -> Result<(), AgentError> {
             events.text("running").await?;
             std::future::pending().await

@@ -50,7 +50,7 @@ impl Server {
 
 /// Serves a TCP listener.
 pub fn serve_tcp(host: HostHandle, listener: TcpListener, access: Access) -> Server {
-    let state = Arc::new(Shared::new(host, access));
+    let state = Arc::new(ListenerContext::new(host, access));
     spawn(async move |stop| {
         while let Some((stream, peer)) = accept_or_stop(&stop, || listener.accept()).await {
             let _ = stream.set_nodelay(true);
@@ -63,7 +63,7 @@ pub fn serve_tcp(host: HostHandle, listener: TcpListener, access: Access) -> Ser
 /// Serves a Unix socket. Only processes of our own user, and of root, are let in: the file's
 /// mode already says so, and the peer's credentials prove it.
 pub fn serve_unix(host: HostHandle, listener: UnixListener, access: Access) -> Server {
-    let state = Arc::new(Shared::new(host, access));
+    let state = Arc::new(ListenerContext::new(host, access));
     spawn(async move |stop| {
         let own = rustix::process::geteuid().as_raw();
         while let Some((stream, _)) = accept_or_stop(&stop, || listener.accept()).await {
@@ -117,7 +117,7 @@ where
 }
 
 /// The state that all connections of a listener share.
-struct Shared {
+struct ListenerContext {
     host: HostHandle,
     access: Access,
     connections: Arc<Semaphore>,
@@ -130,7 +130,7 @@ const ADMISSION_TIME: Duration = Duration::from_secs(1);
 /// A wrong token costs its sender this long.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(250);
 
-impl Shared {
+impl ListenerContext {
     fn new(host: HostHandle, access: Access) -> Self {
         let limits = host.limits();
         Self {

@@ -55,11 +55,11 @@ const NOBODY: u8 = u8::MAX;
 /// ```
 #[derive(Clone)]
 pub struct LogSink {
-    shared: Arc<Shared>,
+    shared: Arc<SinkState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SinkState {
     /// The lowest severity that anybody wants.
     wanted: AtomicU8,
     waiting: Mutex<Waiting>,
@@ -91,7 +91,7 @@ impl LogSink {
     /// A sink that nobody listens to yet.
     pub fn new() -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SinkState {
                 wanted: AtomicU8::new(NOBODY),
                 waiting: Mutex::default(),
                 wake: Notify::new(),

@@ -14,18 +14,18 @@ use crate::services::resources::Content;
 pub struct MemoryContents {
     limits: ContentLimits,
     /// The oldest first.
-    kept: Mutex<VecDeque<Kept>>,
+    kept: Mutex<VecDeque<StoredContent>>,
     closed: ClosedSessions,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredContent {
     session: String,
     name: String,
     content: Content,
 }
 
-impl Kept {
+impl StoredContent {
     fn is(&self, session: &str, name: &str) -> bool {
         self.session == session && self.name == name
     }
@@ -45,7 +45,7 @@ impl MemoryContents {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<StoredContent>> {
         self.kept.lock()
     }
 }
@@ -53,7 +53,7 @@ impl MemoryContents {
 #[async_trait]
 impl Contents for MemoryContents {
     async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String> {
-        let added = Kept {
+        let added = StoredContent {
             session: session.to_owned(),
             name: name.to_owned(),
             content,
@@ -66,11 +66,11 @@ impl Contents for MemoryContents {
         self.closed.check(session)?;
         kept.retain(|kept| !kept.is(session, name));
         kept.push_back(added);
-        let of_session = |kept: &Kept| kept.session == session;
+        let of_session = |kept: &StoredContent| kept.session == session;
         while kept
             .iter()
             .filter(|kept| of_session(kept))
-            .map(Kept::bytes)
+            .map(StoredContent::bytes)
             .sum::<u64>()
             > self.limits.session_bytes
         {
@@ -79,7 +79,7 @@ impl Contents for MemoryContents {
             };
             kept.remove(oldest);
         }
-        while kept.iter().map(Kept::bytes).sum::<u64>() > self.limits.total_bytes {
+        while kept.iter().map(StoredContent::bytes).sum::<u64>() > self.limits.total_bytes {
             kept.pop_front();
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Contents for MemoryContents {
 
     /// It counts as older than everything else, so it gets what room there is.
     async fn restore(&self, session: &str, name: &str, content: Content, _: SystemTime) -> Result<bool, String> {
-        let restored = Kept {
+        let restored = StoredContent {
             session: session.to_owned(),
             name: name.to_owned(),
             content,
@@ -103,9 +103,9 @@ impl Contents for MemoryContents {
         if kept.iter().any(|kept| kept.is(session, name)) {
             return Ok(true);
         }
-        let total: u64 = kept.iter().map(Kept::bytes).sum();
+        let total: u64 = kept.iter().map(StoredContent::bytes).sum();
         let of_session = kept.iter().filter(|kept| kept.session == session);
-        let of_session: u64 = of_session.map(Kept::bytes).sum();
+        let of_session: u64 = of_session.map(StoredContent::bytes).sum();
         let fits = of_session + restored.bytes() <= self.limits.session_bytes
             && total + restored.bytes() <= self.limits.total_bytes;
         if fits {

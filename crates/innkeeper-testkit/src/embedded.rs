@@ -141,7 +141,7 @@ where
 }
 
 /// A host, a client, and a session of theirs.
-pub struct Scene {
+pub struct SessionFixture {
     /// The host.
     pub running: Running,
     /// The client.
@@ -150,15 +150,15 @@ pub struct Scene {
     pub uris: SessionUris,
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for SessionFixture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
+        f.debug_struct("SessionFixture")
             .field("uris", &self.uris)
             .finish_non_exhaustive()
     }
 }
 
-impl Scene {
+impl SessionFixture {
     /// Starts a host with a [`Scripted`] agent.
     pub async fn of<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Self
     where
@@ -175,7 +175,7 @@ impl Scene {
         };
         let running = Running::start(builder.limits(limits)).await;
         let client = OfficialClient::connect(&running.address, "first").await;
-        let uris = client.create_session("scene").await;
+        let uris = client.create_session("fixture").await;
         Self { running, client, uris }
     }
 

@@ -2,13 +2,13 @@
 
 use ahp_types::state::TurnState;
 use innkeeper_host::agent::{Confirmation, ToolContent};
-use innkeeper_testkit::embedded::{Scene, calls};
+use innkeeper_testkit::embedded::{SessionFixture, calls};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::json;
 
 /// Calls the first tool that a client offers, after asking if the message says so.
-async fn calling() -> Scene {
-    Scene::of(|turn, events| async move {
+async fn calling() -> SessionFixture {
+    SessionFixture::of(|turn, events| async move {
         let Some(tool) = turn.client_tools.first() else {
             return events.text("nobody offers a tool").await;
         };
@@ -35,60 +35,60 @@ fn complete(text: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn tool11_a_client_executes_its_tool_and_the_agent_gets_the_result() {
-    let scene = calling().await;
-    scene.offer_tools(&scene.client, &["open"]).await;
-    scene.begin("go").await;
-    let call = scene.call("running").await;
+    let fixture = calling().await;
+    fixture.offer_tools(&fixture.client, &["open"]).await;
+    fixture.begin("go").await;
+    let call = fixture.call("running").await;
     assert_eq!(call["toolName"], "open");
     assert_eq!(call["toolInput"], "{\"file\":\"a\"}");
     assert_eq!(call["contributor"], json!({ "kind": "client", "clientId": "first" }));
-    scene.about(&call, complete("it is open")).await;
-    assert_eq!(scene.words().await, "true it is open");
-    scene.client.assert_converged().await;
+    fixture.about(&call, complete("it is open")).await;
+    assert_eq!(fixture.words().await, "true it is open");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool11_people_are_asked_first_when_the_agent_says_so() {
     for approved in [true, false] {
-        let scene = calling().await;
-        scene.offer_tools(&scene.client, &["open"]).await;
-        scene.begin("ask").await;
-        let call = scene.call("pending-confirmation").await;
-        scene.decide(&call, approved).await;
+        let fixture = calling().await;
+        fixture.offer_tools(&fixture.client, &["open"]).await;
+        fixture.begin("ask").await;
+        let call = fixture.call("pending-confirmation").await;
+        fixture.decide(&call, approved).await;
         let expected = if approved {
-            let call = scene.call("running").await;
-            scene.about(&call, complete("open")).await;
+            let call = fixture.call("running").await;
+            fixture.about(&call, complete("open")).await;
             "true open"
         } else {
             "false the person denied this call and gave no reason; do not try the same again, ask or find another way"
         };
-        assert_eq!(scene.words().await, expected);
-        scene.client.assert_converged().await;
+        assert_eq!(fixture.words().await, expected);
+        fixture.client.assert_converged().await;
     }
 }
 
 #[tokio::test]
 async fn act11_a_client_that_leaves_fails_its_call_and_the_agent_goes_on() {
-    let scene = calling().await;
-    let other = OfficialClient::connect(&scene.running.address, "second").await;
-    other.join(&scene.uris.session).await;
-    scene.offer_tools(&other, &["open"]).await;
-    scene.begin("go").await;
-    scene.call("running").await;
+    let fixture = calling().await;
+    let other = OfficialClient::connect(&fixture.running.address, "second").await;
+    other.join(&fixture.uris.session).await;
+    fixture.offer_tools(&other, &["open"]).await;
+    fixture.begin("go").await;
+    fixture.call("running").await;
     let leave = json!({ "type": "session/activeClientRemoved", "clientId": "second" });
-    other.dispatch(&scene.uris.session, leave).await;
-    let words = scene.words().await;
+    other.dispatch(&fixture.uris.session, leave).await;
+    let words = fixture.words().await;
     assert!(words.starts_with("false the client that runs open left"), "{words}");
-    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     assert_eq!(turn.state, TurnState::Complete);
-    let call = calls(&scene.end().await).remove(0);
+    let call = calls(&fixture.end().await).remove(0);
     assert_eq!(call["status"], "completed");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn act04_without_clients_there_are_no_client_tools() {
-    let scene = calling().await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "nobody offers a tool");
+    let fixture = calling().await;
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "nobody offers a tool");
 }

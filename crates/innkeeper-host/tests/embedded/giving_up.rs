@@ -7,7 +7,7 @@ use std::time::Duration;
 use ahp_types::state::TurnState;
 use innkeeper_host::agent::{Confirmation, Form, ToolResult};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
-use innkeeper_testkit::embedded::{Scene, calls};
+use innkeeper_testkit::embedded::{SessionFixture, calls};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -39,7 +39,7 @@ const WAITS: [&str; 5] = ["confirm", "review", "ask", "url", "client"];
 async fn turn06_every_wait_ends_with_its_turn_when_that_is_cancelled() {
     for what in WAITS {
         let (sender, mut ended) = mpsc::unbounded_channel();
-        let scene = Scene::of(move |turn, events| {
+        let fixture = SessionFixture::of(move |turn, events| {
             let sender = sender.clone();
             async move {
                 let outcome = wait(turn, events.clone()).await;
@@ -49,32 +49,32 @@ async fn turn06_every_wait_ends_with_its_turn_when_that_is_cancelled() {
             }
         })
         .await;
-        scene.offer_tools(&scene.client, &["open"]).await;
-        scene.begin(what).await;
-        until_waiting(&scene, what).await;
-        scene.cancel().await;
+        fixture.offer_tools(&fixture.client, &["open"]).await;
+        fixture.begin(what).await;
+        until_waiting(&fixture, what).await;
+        fixture.cancel().await;
         let (outcome, after) = tokio::time::timeout(Duration::from_secs(5), ended.recv())
             .await
             .expect("the wait ends at once")
             .expect("reported");
         assert_eq!(outcome, Err(AgentError::Cancelled), "{what}");
         assert_eq!(after, Err(AgentError::Cancelled), "{what}");
-        let session = scene
+        let session = fixture
             .client
             .view()
-            .session(&scene.uris.session)
+            .session(&fixture.uris.session)
             .cloned()
             .expect("mirrored");
         assert!(session.input_needed.is_none_or(|needed| needed.is_empty()), "{what}");
-        scene.client.assert_converged().await;
+        fixture.client.assert_converged().await;
     }
 }
 
-async fn until_waiting(scene: &Scene, what: &str) {
-    scene
+async fn until_waiting(fixture: &SessionFixture, what: &str) {
+    fixture
         .client
         .until(&format!("{what} waits"), |view| {
-            let session = view.session(&scene.uris.session).expect("mirrored");
+            let session = view.session(&fixture.uris.session).expect("mirrored");
             session.input_needed.as_ref().is_some_and(|needed| !needed.is_empty())
         })
         .await;
@@ -83,7 +83,7 @@ async fn until_waiting(scene: &Scene, what: &str) {
 #[tokio::test]
 async fn p_9_a_panic_beside_a_wait_ends_the_turn_and_releases_everything() {
     for what in WAITS {
-        let scene = Scene::of(|turn, events| async move {
+        let fixture = SessionFixture::of(|turn, events| async move {
             let dying = async {
                 // Only once the wait is there to be seen.
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -92,24 +92,24 @@ async fn p_9_a_panic_beside_a_wait_ends_the_turn_and_releases_everything() {
             tokio::join!(wait(turn, events), dying).0
         })
         .await;
-        scene.offer_tools(&scene.client, &["open"]).await;
-        scene.begin(what).await;
-        let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+        fixture.offer_tools(&fixture.client, &["open"]).await;
+        fixture.begin(what).await;
+        let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
         assert_eq!(turn.state, TurnState::Error, "{what}");
-        let session = scene
+        let session = fixture
             .client
             .view()
-            .session(&scene.uris.session)
+            .session(&fixture.uris.session)
             .cloned()
             .expect("mirrored");
         assert!(session.input_needed.is_none_or(|needed| needed.is_empty()), "{what}");
-        scene.client.assert_converged().await;
+        fixture.client.assert_converged().await;
     }
 }
 
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_as_failed_whatever_stage_it_was_in() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         drop(events.tool("draft").start().await?);
         drop(events.tool("running").start().await?.run("Runs").await?);
         let draft = events.tool("asked").start().await?;
@@ -119,9 +119,9 @@ async fn a_call_that_is_dropped_ends_as_failed_whatever_stage_it_was_in() {
         events.text("and on it goes").await
     })
     .await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "and on it goes");
-    let calls = calls(&scene.end().await);
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "and on it goes");
+    let calls = calls(&fixture.end().await);
     assert_eq!(calls.len(), 3);
     for call in &calls {
         assert_eq!(call["status"], "completed", "{call}");
@@ -129,12 +129,12 @@ async fn a_call_that_is_dropped_ends_as_failed_whatever_stage_it_was_in() {
         let error = call["error"].to_string();
         assert!(error.contains("gave up"), "{call}");
     }
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_late_answer_to_a_question_that_was_given_up_disturbs_nothing() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let first = events.ask(Form::new("First?").text("a", "What?"));
         let given_up = tokio::time::timeout(Duration::from_millis(50), first).await;
         assert!(given_up.is_err(), "nobody answers in time");
@@ -142,9 +142,9 @@ async fn a_late_answer_to_a_question_that_was_given_up_disturbs_nothing() {
         events.text(format!("{:?}", second.values.get("a"))).await
     })
     .await;
-    scene.begin("go").await;
+    fixture.begin("go").await;
     let questions = |view: &innkeeper_testkit::official::View| -> Vec<Value> {
-        let chat = view.chat(&scene.uris.chat).expect("mirrored");
+        let chat = view.chat(&fixture.uris.chat).expect("mirrored");
         let turn = serde_json::to_value(&chat.active_turn).expect("JSON");
         let parts = turn["responseParts"].as_array().cloned().unwrap_or_default();
         parts
@@ -152,21 +152,21 @@ async fn a_late_answer_to_a_question_that_was_given_up_disturbs_nothing() {
             .filter(|part| part["kind"] == "inputRequest")
             .collect()
     };
-    scene
+    fixture
         .client
         .until("both are asked", |view| questions(view).len() == 2)
         .await;
-    let asked = questions(&scene.client.view());
+    let asked = questions(&fixture.client.view());
     for (part, words) in asked.iter().zip(["late", "right"]) {
         let answer = json!({ "state": "submitted", "value": { "kind": "text", "value": words } });
         let action = json!({
             "type": "chat/inputCompleted", "requestId": part["request"]["id"], "response": "accept",
             "answers": { "a": answer },
         });
-        scene.client.dispatch(&scene.uris.chat, action).await;
+        fixture.client.dispatch(&fixture.uris.chat, action).await;
     }
-    assert_eq!(scene.words().await, "Some(Text(\"right\"))");
-    scene.client.assert_converged().await;
+    assert_eq!(fixture.words().await, "Some(Text(\"right\"))");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn what_an_agent_left_in_a_task_of_its_own_does_not_wait_beyond_its_turn()
     let (sender, mut ended) = mpsc::unbounded_channel();
     let left = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&left);
-    let scene = Scene::of(move |_, events| {
+    let fixture = SessionFixture::of(move |_, events| {
         let (sender, count) = (sender.clone(), Arc::clone(&count));
         async move {
             let draft = events.tool("shell").start().await?;
@@ -189,11 +189,11 @@ async fn what_an_agent_left_in_a_task_of_its_own_does_not_wait_beyond_its_turn()
         }
     })
     .await;
-    scene.begin("go").await;
-    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    fixture.begin("go").await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     assert_eq!(turn.state, TurnState::Complete);
     let outcome = tokio::time::timeout(Duration::from_secs(5), ended.recv()).await;
     assert_eq!(outcome.expect("at once"), Some(Err(AgentError::Cancelled)));
     assert_eq!(left.load(Ordering::SeqCst), 1);
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }

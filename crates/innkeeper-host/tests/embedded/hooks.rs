@@ -10,7 +10,7 @@ use innkeeper_host::customizations::{
 };
 use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{AgentError, EventSink, Host, TurnInput, async_trait};
-use innkeeper_testkit::embedded::{Scene, Scripted, calls};
+use innkeeper_testkit::embedded::{Scripted, SessionFixture, calls};
 use innkeeper_testkit::official::markdown;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -63,12 +63,12 @@ impl Listening {
         heard.unwrap_or_else(|_| panic!("nobody told of {what}"));
     }
 
-    async fn scene<F>(&self, script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Scene
+    async fn fixture<F>(&self, script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> SessionFixture
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
     {
         let agent = Scripted::new(script);
-        Scene::with(Host::builder().agent(agent).customizations(self.clone())).await
+        SessionFixture::with(Host::builder().agent(agent).customizations(self.clone())).await
     }
 }
 
@@ -167,10 +167,10 @@ fn notices(parts: &[Value]) -> Vec<String> {
 #[tokio::test]
 async fn hooks_hear_of_a_turn_in_order() {
     let hooks = Listening::new(|_| HookOutcome::default());
-    let scene = hooks.scene(read).await;
-    scene.begin("go").await;
-    scene.end().await;
-    scene.client.run_turn(&scene.uris.chat, "t2", "again").await;
+    let fixture = hooks.fixture(read).await;
+    fixture.begin("go").await;
+    fixture.end().await;
+    fixture.client.run_turn(&fixture.uris.chat, "t2", "again").await;
     let expected = [
         (HookEvent::SessionStart, "startup"),
         (HookEvent::UserPromptSubmit, ""),
@@ -190,22 +190,22 @@ async fn hooks_hear_of_a_turn_in_order() {
     let told = &hooks.told(HookEvent::PostToolUse)[0];
     assert_eq!(told["tool_input"], json!({ "path": "a" }));
     assert_eq!(told["tool_response"]["text"], "whole");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_hook_refuses_a_call_that_needs_nobodys_permission() {
-    let scene = at(HookEvent::PreToolUse, deny("not that file")).scene(read).await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
-    assert_eq!(scene.words().await, "denied: not that file");
+    let fixture = at(HookEvent::PreToolUse, deny("not that file")).fixture(read).await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
+    assert_eq!(fixture.words().await, "denied: not that file");
     let call = calls(&parts).remove(0);
     assert_eq!(
         (&call["status"], &call["success"]),
         (&json!("completed"), &json!(false))
     );
     assert!(call.to_string().contains("A hook refused read"), "{call:#}");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -225,8 +225,8 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
     };
     let of_server = harmless.of_server();
     let hooks = at(HookEvent::PreToolUse, deny("not there"));
-    let scene = hooks
-        .scene(move |_, events| {
+    let fixture = hooks
+        .fixture(move |_, events| {
             let tool = harmless.clone();
             async move {
                 let result = events.mcp_tool(&tool).run(Map::new()).await?;
@@ -234,8 +234,8 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
             }
         })
         .await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "false: Some(\"not there\")");
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "false: Some(\"not there\")");
     let heard = hooks.heard.lock().expect("no panic").clone();
     let mut calls = heard.into_iter().filter(|call| call.event == HookEvent::PreToolUse);
     assert_eq!(
@@ -243,15 +243,15 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
         Some(of_server),
         "whose tool it is"
     );
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn a_hook_refuses_before_people_are_asked() {
-    let scene = at(HookEvent::PreToolUse, deny("no writing")).scene(write).await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "denied: no writing");
-    scene.client.assert_converged().await;
+    let fixture = at(HookEvent::PreToolUse, deny("no writing")).fixture(write).await;
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "denied: no writing");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -260,10 +260,10 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
         allow: true,
         ..HookOutcome::default()
     };
-    let scene = at(HookEvent::PreToolUse, allow.clone()).scene(write).await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
-    assert_eq!(scene.words().await, "written, nobody was asked");
+    let fixture = at(HookEvent::PreToolUse, allow.clone()).fixture(write).await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
+    assert_eq!(fixture.words().await, "written, nobody was asked");
     assert_eq!(calls(&parts)[0]["confirmed"], "setting");
 
     // Also where users approved everything, and for calls that need no confirmation.
@@ -273,8 +273,8 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
             ..allow.clone()
         };
         let hooks = at(HookEvent::PreToolUse, ask);
-        let scene = hooks
-            .scene(move |turn, events| async move {
+        let fixture = hooks
+            .fixture(move |turn, events| async move {
                 match script {
                     "write" => write(turn, events).await,
                     _ => read(turn, events).await,
@@ -282,18 +282,18 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
             })
             .await;
         let everything = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
-        scene.client.dispatch(&scene.uris.session, everything).await;
-        scene.begin("go").await;
-        let call = scene.call("pending-confirmation").await;
-        scene.decide(&call, script == "write").await;
-        let words = scene.words().await;
+        fixture.client.dispatch(&fixture.uris.session, everything).await;
+        fixture.begin("go").await;
+        let call = fixture.call("pending-confirmation").await;
+        fixture.decide(&call, script == "write").await;
+        let words = fixture.words().await;
         let expected = if script == "write" {
             "written, first was asked"
         } else {
             "denied: the person denied this call and gave no reason; do not try the same again, ask or find another way"
         };
         assert_eq!(words, expected);
-        scene.client.assert_converged().await;
+        fixture.client.assert_converged().await;
     }
 }
 
@@ -321,16 +321,16 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
             "denied: a hook wants another input than the one that the user wrote for this call",
         ),
     ] {
-        let scene = hooks.scene(write).await;
-        scene.begin("go").await;
-        let call = scene.call("pending-confirmation").await;
+        let fixture = hooks.fixture(write).await;
+        fixture.begin("go").await;
+        let call = fixture.call("pending-confirmation").await;
         let edited = json!({ "path": path }).to_string();
         let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": edited });
-        scene.about(&call, action).await;
-        assert_eq!(scene.words().await, expected);
+        fixture.about(&call, action).await;
+        assert_eq!(fixture.words().await, expected);
         let told = hooks.told(HookEvent::PreToolUse).pop().expect("heard");
         assert_eq!(told["tool_input"], json!({ "path": path }));
-        scene.client.assert_converged().await;
+        fixture.client.assert_converged().await;
     }
 }
 
@@ -342,13 +342,13 @@ async fn a_hook_has_people_asked_about_the_input_that_they_wrote() {
         ..HookOutcome::default()
     });
     for approved in [true, false] {
-        let scene = hooks.scene(write).await;
-        scene.begin("go").await;
-        let call = scene.call("pending-confirmation").await;
+        let fixture = hooks.fixture(write).await;
+        fixture.begin("go").await;
+        let call = fixture.call("pending-confirmation").await;
         let edited = json!({ "path": "asks" }).to_string();
         let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": edited });
-        scene.about(&call, action).await;
-        let chat = &scene.uris.chat;
+        fixture.about(&call, action).await;
+        let chat = &fixture.uris.chat;
         let asks_again = |view: &innkeeper_testkit::official::View| {
             let calls = view.tool_calls(chat);
             calls.last().is_some_and(|call| {
@@ -356,17 +356,17 @@ async fn a_hook_has_people_asked_about_the_input_that_they_wrote() {
                 call["status"] == "pending-confirmation" && title.contains("A hook asks about the input")
             })
         };
-        scene.client.until("the call asks again", asks_again).await;
-        let call = scene.call("pending-confirmation").await;
+        fixture.client.until("the call asks again", asks_again).await;
+        let call = fixture.call("pending-confirmation").await;
         assert_eq!(call["toolInput"], edited, "users see the input that they approve");
-        scene.decide(&call, approved).await;
+        fixture.decide(&call, approved).await;
         let expected = if approved {
             "written, first was asked"
         } else {
             "denied: "
         };
-        assert_eq!(scene.words().await, expected);
-        scene.client.assert_converged().await;
+        assert_eq!(fixture.words().await, expected);
+        fixture.client.assert_converged().await;
     }
 }
 
@@ -377,8 +377,8 @@ async fn a_hook_changes_the_input_of_an_agent_that_can_take_it_and_of_no_other()
         ..HookOutcome::default()
     };
     let hooks = at(HookEvent::PreToolUse, change);
-    let scene = hooks
-        .scene(|_, events| async move {
+    let fixture = hooks
+        .fixture(|_, events| async move {
             let mut draft = events.tool("read").start().await?;
             let input = draft.check("{\"path\":\"a\"}").await?.expect("another input");
             let call = draft.run(Invocation::new("Reads").input(input.clone())).await?;
@@ -386,14 +386,14 @@ async fn a_hook_changes_the_input_of_an_agent_that_can_take_it_and_of_no_other()
             events.text(input).await
         })
         .await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "{\"path\":\"b\"}");
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "{\"path\":\"b\"}");
     let asked = hooks.told(HookEvent::PreToolUse).len();
     assert_eq!(asked, 1, "one call is looked at once");
 
-    let scene = hooks.scene(read).await;
-    scene.begin("go").await;
-    assert!(scene.words().await.contains("cannot take one from it"));
+    let fixture = hooks.fixture(read).await;
+    fixture.begin("go").await;
+    assert!(fixture.words().await.contains("cannot take one from it"));
 }
 
 #[tokio::test]
@@ -403,34 +403,34 @@ async fn what_hooks_add_reaches_the_agent_where_it_belongs() {
         notices: vec!["noticed".to_owned()],
         ..HookOutcome::default()
     });
-    let scene = hooks.scene(says).await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
-    assert_eq!(scene.words().await, "hello SessionStart, UserPromptSubmit");
+    let fixture = hooks.fixture(says).await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
+    assert_eq!(fixture.words().await, "hello SessionStart, UserPromptSubmit");
     assert_eq!(
         notices(&parts).len(),
         3,
         "one for each event, the last of which is Stop"
     );
-    let scene = hooks.scene(read).await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "read PreToolUse, PostToolUse");
+    let fixture = hooks.fixture(read).await;
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "read PreToolUse, PostToolUse");
 }
 
 #[tokio::test]
 async fn a_refused_message_never_reaches_the_agent() {
-    let scene = at(HookEvent::UserPromptSubmit, deny("no secrets"))
-        .scene(|_, _| async { panic!("the agent has heard it") })
+    let fixture = at(HookEvent::UserPromptSubmit, deny("no secrets"))
+        .fixture(|_, _| async { panic!("the agent has heard it") })
         .await;
-    scene.begin("the password is").await;
-    let parts = scene.end().await;
+    fixture.begin("the password is").await;
+    let parts = fixture.end().await;
     let error = &parts[0]["error"];
     assert_eq!(error["errorType"], "refusedByHook");
     assert!(
         error["message"].as_str().expect("words").contains("no secrets"),
         "{error}"
     );
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -446,11 +446,11 @@ async fn what_a_hook_says_at_the_start_waits_for_a_message_that_is_not_refused()
         },
         _ => HookOutcome::default(),
     });
-    let scene = hooks.scene(says).await;
-    scene.begin("the password is").await;
-    scene.end().await;
-    scene.client.run_turn(&scene.uris.chat, "t2", "hello").await;
-    let turn = scene.client.turn_end(&scene.uris.chat, "t2").await;
+    let fixture = hooks.fixture(says).await;
+    fixture.begin("the password is").await;
+    fixture.end().await;
+    fixture.client.run_turn(&fixture.uris.chat, "t2", "hello").await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t2").await;
     assert_eq!(markdown(&turn.response_parts), "hello the house is old");
 }
 
@@ -464,8 +464,8 @@ async fn pend04_hooks_hear_of_steering_messages_and_refuse_them() {
         },
         _ => HookOutcome::default(),
     });
-    let scene = hooks
-        .scene(|_, events| async move {
+    let fixture = hooks
+        .fixture(|_, events| async move {
             let heard = loop {
                 if let Some(words) = events.steering().await? {
                     break words;
@@ -476,11 +476,11 @@ async fn pend04_hooks_hear_of_steering_messages_and_refuse_them() {
             events.text(format!("[{heard}: {added}]")).await
         })
         .await;
-    scene.begin("go").await;
+    fixture.begin("go").await;
     for (id, text) in [("s1", "the password is"), ("s2", "hurry")] {
         let message = json!({ "text": text, "origin": { "kind": "user" } });
         let action = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": id, "message": message });
-        scene.client.dispatch(&scene.uris.chat, action).await;
+        fixture.client.dispatch(&fixture.uris.chat, action).await;
         // The next one would take its place until hooks have heard it.
         let has_heard = || {
             let told = hooks.told(HookEvent::UserPromptSubmit);
@@ -488,14 +488,14 @@ async fn pend04_hooks_hear_of_steering_messages_and_refuse_them() {
         };
         hooks.until(has_heard, "the steering message").await;
     }
-    let parts = scene.end().await;
-    assert_eq!(scene.words().await, "[hurry: the inn closes at ten]");
+    let parts = fixture.end().await;
+    assert_eq!(fixture.words().await, "[hurry: the inn closes at ten]");
     let notices = notices(&parts);
     assert!(
         notices.iter().any(|notice| notice.contains("no secrets")),
         "{notices:?}"
     );
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -504,9 +504,9 @@ async fn a_hook_can_end_the_turn_after_a_call() {
         stop: Some("enough".to_owned()),
         ..HookOutcome::default()
     };
-    let scene = at(HookEvent::PostToolUse, stop).scene(read).await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
+    let fixture = at(HookEvent::PostToolUse, stop).fixture(read).await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
     let error = parts.last().expect("an error");
     assert_eq!(error["error"]["errorType"], "stoppedByHook");
     assert_eq!(calls(&parts)[0]["success"], json!(true), "the call itself was done");
@@ -515,17 +515,17 @@ async fn a_hook_can_end_the_turn_after_a_call() {
 #[tokio::test]
 async fn a_hook_sends_an_agent_on_three_times_and_no_more() {
     let hooks = at(HookEvent::Stop, deny("run the tests"));
-    let scene = hooks
-        .scene(|_, events| async move {
+    let fixture = hooks
+        .fixture(|_, events| async move {
             while let Some(reason) = events.may_stop().await? {
                 events.text(format!("[{reason}]")).await?;
             }
             Ok(())
         })
         .await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
-    assert_eq!(scene.words().await, "[run the tests]".repeat(3));
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
+    assert_eq!(fixture.words().await, "[run the tests]".repeat(3));
     assert!(
         notices(&parts)
             .last()
@@ -537,9 +537,9 @@ async fn a_hook_sends_an_agent_on_three_times_and_no_more() {
     assert_eq!(active, [&json!(false), &json!(true), &json!(true), &json!(true)]);
 
     // One that cannot be sent on says so.
-    let scene = hooks.scene(says).await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
+    let fixture = hooks.fixture(says).await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
     assert!(
         notices(&parts).last().expect("a notice").contains("cannot be sent on"),
         "{parts:#?}"
@@ -555,8 +555,8 @@ async fn hooks_hear_of_subagents_and_tell_them_something() {
         },
         _ => HookOutcome::default(),
     });
-    let scene = hooks
-        .scene(|_, events| async move {
+    let fixture = hooks
+        .fixture(|_, events| async move {
             let mut call = events.tool("send").start().await?.run("Sends").await?;
             let subagent = call
                 .subagent(SubagentSpec::new("Help", "Do it").kind("explorer"))
@@ -569,8 +569,8 @@ async fn hooks_hear_of_subagents_and_tell_them_something() {
             events.text(told).await
         })
         .await;
-    scene.begin("go").await;
-    assert_eq!(scene.words().await, "be brief");
+    fixture.begin("go").await;
+    assert_eq!(fixture.words().await, "be brief");
     let subagents: Vec<_> = hooks
         .heard()
         .into_iter()
@@ -583,12 +583,12 @@ async fn hooks_hear_of_subagents_and_tell_them_something() {
 #[tokio::test]
 async fn hooks_hear_when_people_are_waited_for() {
     let hooks = Listening::new(|_| HookOutcome::default());
-    let scene = hooks.scene(write).await;
-    scene.begin("go").await;
-    let call = scene.call("pending-confirmation").await;
+    let fixture = hooks.fixture(write).await;
+    fixture.begin("go").await;
+    let call = fixture.call("pending-confirmation").await;
     hooks.hears(HookEvent::Notification).await;
-    scene.decide(&call, true).await;
-    scene.end().await;
+    fixture.decide(&call, true).await;
+    fixture.end().await;
     let told = &hooks.told(HookEvent::Notification)[0];
     assert_eq!(told["notification_type"], "permission_prompt");
     assert_eq!(told["message"], "Writes");
@@ -597,20 +597,20 @@ async fn hooks_hear_when_people_are_waited_for() {
 #[tokio::test]
 async fn hooks_hear_the_end_of_a_session_that_had_a_turn() {
     let hooks = Listening::new(|_| HookOutcome::default());
-    let scene = hooks.scene(says).await;
-    let unused = scene.client.create_session("unused").await;
+    let fixture = hooks.fixture(says).await;
+    let unused = fixture.client.create_session("unused").await;
     let dispose = json!({ "channel": unused.session });
-    let _: Value = scene
+    let _: Value = fixture
         .client
         .request("disposeSession", dispose)
         .await
         .expect("disposed of");
-    scene.begin("go").await;
-    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    fixture.begin("go").await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     assert_eq!(markdown(&turn.response_parts), "hello ");
     assert!(hooks.told(HookEvent::SessionEnd).is_empty());
-    let dispose = json!({ "channel": scene.uris.session });
-    let _: Value = scene
+    let dispose = json!({ "channel": fixture.uris.session });
+    let _: Value = fixture
         .client
         .request("disposeSession", dispose)
         .await
@@ -618,10 +618,10 @@ async fn hooks_hear_the_end_of_a_session_that_had_a_turn() {
     hooks.hears(HookEvent::SessionEnd).await;
 
     let other = Listening::new(|_| HookOutcome::default());
-    let scene = other.scene(says).await;
-    scene.begin("go").await;
-    scene.end().await;
-    scene.running.host.shutdown(Duration::from_secs(30)).await;
+    let fixture = other.fixture(says).await;
+    fixture.begin("go").await;
+    fixture.end().await;
+    fixture.running.host.shutdown(Duration::from_secs(30)).await;
     assert_eq!(other.told(HookEvent::SessionEnd).len(), 1);
 }
 
@@ -652,8 +652,8 @@ async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
     }
 
     let agent = Scripted::new(says);
-    let scene = Scene::with(Host::builder().agent(agent).customizations(Slow)).await;
-    scene.begin("go").await;
-    scene.cancel().await;
-    scene.client.assert_converged().await;
+    let fixture = SessionFixture::with(Host::builder().agent(agent).customizations(Slow)).await;
+    fixture.begin("go").await;
+    fixture.cancel().await;
+    fixture.client.assert_converged().await;
 }

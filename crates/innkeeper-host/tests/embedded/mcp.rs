@@ -13,7 +13,7 @@ use innkeeper_host::mcp::{
     Transport,
 };
 use innkeeper_host::{HostBuilder, async_trait};
-use innkeeper_testkit::embedded::{Scene, scripted_host};
+use innkeeper_testkit::embedded::{SessionFixture, scripted_host};
 use innkeeper_testkit::official::View;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, RwLock, watch};
@@ -259,8 +259,8 @@ impl SessionServers for Inn {
 }
 
 /// A host with the inn, and an agent that calls the tool that a message names, with `{"text": …}`.
-async fn scene(inn: &Inn) -> Scene {
-    Scene::with(host(inn)).await
+async fn fixture(inn: &Inn) -> SessionFixture {
+    SessionFixture::with(host(inn)).await
 }
 
 fn host(inn: &Inn) -> HostBuilder {
@@ -291,11 +291,11 @@ fn shown(view: &View, session: &str) -> Value {
     list[0]["children"][0].clone()
 }
 
-trait ServerScene {
+trait ServerFixture {
     async fn server_is(&self, kind: &str) -> Value;
 }
 
-impl ServerScene for Scene {
+impl ServerFixture for SessionFixture {
     /// Waits until the server is shown in a state.
     async fn server_is(&self, kind: &str) -> Value {
         let is = |view: &View| shown(view, &self.uris.session)["state"]["kind"] == kind;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use innkeeper_host::agent::{AnswerValue, Choice, Form, Response};
-use innkeeper_testkit::embedded::Scene;
+use innkeeper_testkit::embedded::SessionFixture;
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn inp07_a_form_with_every_kind_of_question_comes_back_as_it_was_answered() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let rooms = [Choice::new("garden", "Garden"), Choice::new("street", "Street")];
         let form = Form::new("Your stay")
             .text("name", "Name?")
@@ -34,8 +34,8 @@ async fn inp07_a_form_with_every_kind_of_question_comes_back_as_it_was_answered(
         events.text("thank you").await
     })
     .await;
-    scene.begin("go").await;
-    let request = scene.question().await;
+    fixture.begin("go").await;
+    let request = fixture.question().await;
     assert_eq!(request["questions"].as_array().map(Vec::len), Some(6));
     assert_eq!(request["questions"][0]["required"], true);
     let submitted = |value: Value| json!({ "state": "submitted", "value": value });
@@ -50,38 +50,38 @@ async fn inp07_a_form_with_every_kind_of_question_comes_back_as_it_was_answered(
             "rooms": submitted(json!({ "kind": "selected-many", "value": ["garden", "street"] })),
         },
     });
-    scene.client.dispatch(&scene.uris.chat, action).await;
-    assert_eq!(scene.words().await, "thank you");
-    scene.client.assert_converged().await;
+    fixture.client.dispatch(&fixture.uris.chat, action).await;
+    assert_eq!(fixture.words().await, "thank you");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn inp08_people_are_sent_to_a_page_and_say_when_they_are_back() {
     for (response, expected) in [("accept", "Accept"), ("decline", "Decline"), ("cancel", "Cancel")] {
-        let scene = Scene::of(|_, events| async move {
+        let fixture = SessionFixture::of(|_, events| async move {
             let response = events.ask_url("Sign in there", "https://example.com/in").await?;
             events.text(format!("{response:?}")).await
         })
         .await;
-        scene.begin("go").await;
-        let request = scene.question().await;
+        fixture.begin("go").await;
+        let request = fixture.question().await;
         assert_eq!(request["url"], "https://example.com/in");
         let action = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": response });
-        scene.client.dispatch(&scene.uris.chat, action).await;
-        assert_eq!(scene.words().await, expected);
-        scene.client.assert_converged().await;
+        fixture.client.dispatch(&fixture.uris.chat, action).await;
+        assert_eq!(fixture.words().await, expected);
+        fixture.client.assert_converged().await;
     }
 }
 
-async fn steer(scene: &Scene, id: &str, text: &str) {
+async fn steer(fixture: &SessionFixture, id: &str, text: &str) {
     let message = json!({ "text": text, "origin": { "kind": "user" } });
     let action = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": id, "message": message });
-    scene.client.dispatch(&scene.uris.chat, action).await;
+    fixture.client.dispatch(&fixture.uris.chat, action).await;
 }
 
 #[tokio::test]
 async fn pend04_an_agent_hears_a_steering_message_once_and_nothing_when_there_is_none() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         assert_eq!(events.steering().await?, None);
         events.text("listening ").await?;
         let heard = loop {
@@ -94,19 +94,24 @@ async fn pend04_an_agent_hears_a_steering_message_once_and_nothing_when_there_is
         events.text(heard).await
     })
     .await;
-    scene.begin("go").await;
-    scene.client.running_text(&scene.uris.chat, 1).await;
-    steer(&scene, "s1", "to the left").await;
-    assert_eq!(scene.words().await, "listening to the left");
-    let chat = scene.client.view().chat(&scene.uris.chat).cloned().expect("mirrored");
+    fixture.begin("go").await;
+    fixture.client.running_text(&fixture.uris.chat, 1).await;
+    steer(&fixture, "s1", "to the left").await;
+    assert_eq!(fixture.words().await, "listening to the left");
+    let chat = fixture
+        .client
+        .view()
+        .chat(&fixture.uris.chat)
+        .cloned()
+        .expect("mirrored");
     assert!(chat.steering_message.is_none());
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 /// Giving up on a steering message in the very moment it comes loses nobody's words (PEND-04).
 #[tokio::test]
 async fn pend04_a_steering_message_outlives_whoever_gave_up_on_it() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         events.text("listening ").await?;
         loop {
             // Polled once and dropped: the answer arrives when nobody waits for it.
@@ -120,25 +125,25 @@ async fn pend04_a_steering_message_outlives_whoever_gave_up_on_it() {
         }
     })
     .await;
-    scene.begin("go").await;
-    scene.client.running_text(&scene.uris.chat, 1).await;
-    steer(&scene, "s1", "to the right").await;
-    assert_eq!(scene.words().await, "listening to the right");
-    scene.client.assert_converged().await;
+    fixture.begin("go").await;
+    fixture.client.running_text(&fixture.uris.chat, 1).await;
+    steer(&fixture, "s1", "to the right").await;
+    assert_eq!(fixture.words().await, "listening to the right");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn inp01_a_question_that_is_given_up_is_taken_back() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let patience = Duration::from_millis(50);
         let asked = tokio::time::timeout(patience, events.ask(Form::new("Quickly!").text("word", "Which?"))).await;
         assert!(asked.is_err(), "nobody answers");
         events.text("never mind").await
     })
     .await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
     assert_eq!(parts[0]["response"], "cancel", "{parts:?}");
     assert_eq!(parts[1]["content"], "never mind");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use innkeeper_host::AgentError;
 use innkeeper_host::agent::{Confirmation, Invocation, Risk, ToolContent, ToolResult, Verdict};
-use innkeeper_testkit::embedded::{Scene, calls};
+use innkeeper_testkit::embedded::{SessionFixture, calls};
 use serde_json::{Value, json};
 
 fn editable() -> Confirmation {
@@ -16,8 +16,8 @@ fn editable() -> Confirmation {
 }
 
 /// Asks once and says what came of it.
-async fn asking() -> Scene {
-    Scene::of(|_, events| async move {
+async fn asking() -> SessionFixture {
+    SessionFixture::of(|_, events| async move {
         let mut draft = events.tool("shell").start().await?;
         draft.input("{\"cmd\":\"ls\"}").await?;
         let invocation = Invocation::new("Runs `ls`").input("{\"cmd\":\"ls\"}");
@@ -40,7 +40,7 @@ async fn asking() -> Scene {
 
 #[tokio::test]
 async fn tool01_a_call_streams_its_input_runs_shows_content_and_completes() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let mut draft = events
             .tool("read")
             .id("mine")
@@ -56,59 +56,59 @@ async fn tool01_a_call_streams_its_input_runs_shows_content_and_completes() {
         call.complete(ToolResult::text("Read a", "whole")).await
     })
     .await;
-    scene.begin("go").await;
-    let call = calls(&scene.end().await).remove(0);
+    fixture.begin("go").await;
+    let call = calls(&fixture.end().await).remove(0);
     assert_eq!(call["status"], "completed");
     assert_eq!(call["toolCallId"], "mine");
     assert_eq!(call["displayName"], "Read a file");
     assert_eq!(call["toolInput"], "{\"path\":\"a\"}");
     assert_eq!(call["content"][0]["text"], "whole");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool05_an_approved_call_runs_and_its_agent_knows_who_decided() {
-    let scene = asking().await;
-    scene.begin("go").await;
-    let call = scene.call("pending-confirmation").await;
-    scene.decide(&call, true).await;
-    assert_eq!(scene.words().await, "ran as it was for first");
-    scene.client.assert_converged().await;
+    let fixture = asking().await;
+    fixture.begin("go").await;
+    let call = fixture.call("pending-confirmation").await;
+    fixture.decide(&call, true).await;
+    assert_eq!(fixture.words().await, "ran as it was for first");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool06_an_agent_runs_with_the_input_that_people_edited() {
-    let scene = asking().await;
-    scene.begin("go").await;
-    let call = scene.call("pending-confirmation").await;
+    let fixture = asking().await;
+    fixture.begin("go").await;
+    let call = fixture.call("pending-confirmation").await;
     let action = json!({
         "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": "{\"cmd\":\"pwd\"}",
     });
-    scene.about(&call, action).await;
-    assert_eq!(scene.words().await, "ran {\"cmd\":\"pwd\"} for first");
-    scene.client.assert_converged().await;
+    fixture.about(&call, action).await;
+    assert_eq!(fixture.words().await, "ran {\"cmd\":\"pwd\"} for first");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool07_a_denied_call_is_over_and_its_agent_hears_why() {
-    let scene = asking().await;
-    scene.begin("go").await;
-    let call = scene.call("pending-confirmation").await;
+    let fixture = asking().await;
+    fixture.begin("go").await;
+    let call = fixture.call("pending-confirmation").await;
     let action = json!({
         "type": "chat/toolCallConfirmed", "approved": false, "reason": "denied", "reasonMessage": "not today",
     });
-    scene.about(&call, action).await;
-    assert_eq!(scene.words().await, "denied: not today");
-    let call = calls(&scene.end().await).remove(0);
+    fixture.about(&call, action).await;
+    assert_eq!(fixture.words().await, "denied: not today");
+    let call = calls(&fixture.end().await).remove(0);
     assert_eq!(call["status"], "cancelled");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 /// An agent asks again in the middle of a run, and the second answer is for the second question
 /// (TOOL-05).
 #[tokio::test]
 async fn tool05_a_running_call_asks_again_and_each_question_gets_its_own_answer() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let draft = events.tool("shell").start().await?;
         let invocation = Invocation::new("First").input("{\"cmd\":\"ls\"}");
         let first = draft.confirm(invocation, Confirmation::default()).await?;
@@ -121,27 +121,27 @@ async fn tool05_a_running_call_asks_again_and_each_question_gets_its_own_answer(
         }
     })
     .await;
-    scene.begin("go").await;
-    let call = scene.call("pending-confirmation").await;
-    scene.decide(&call, true).await;
-    scene
+    fixture.begin("go").await;
+    let call = fixture.call("pending-confirmation").await;
+    fixture.decide(&call, true).await;
+    fixture
         .client
         .until("it asks again", |view| {
-            let chat = view.chat(&scene.uris.chat).expect("mirrored");
+            let chat = view.chat(&fixture.uris.chat).expect("mirrored");
             let text = serde_json::to_string(&chat.active_turn).expect("JSON");
             text.contains("Second") && text.contains("pending-confirmation")
         })
         .await;
-    let call = scene.call("pending-confirmation").await;
+    let call = fixture.call("pending-confirmation").await;
     assert_eq!(call["toolInput"], "{\"cmd\":\"ls\"}", "the input stays what it was");
-    scene.decide(&call, false).await;
-    assert_eq!(scene.words().await, "once");
-    scene.client.assert_converged().await;
+    fixture.decide(&call, false).await;
+    assert_eq!(fixture.words().await, "once");
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool18_a_verdict_arrives_while_people_are_asked() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let draft = events.tool("shell").start().await?;
         let judge = draft.risk_reporter();
         let confirmation = Confirmation {
@@ -161,43 +161,43 @@ async fn tool18_a_verdict_arrives_while_people_are_asked() {
         }
     })
     .await;
-    scene.begin("go").await;
-    scene
+    fixture.begin("go").await;
+    fixture
         .client
         .until("the verdict is there", |view| {
-            let chat = view.chat(&scene.uris.chat).expect("mirrored");
+            let chat = view.chat(&fixture.uris.chat).expect("mirrored");
             let text = serde_json::to_string(&chat.active_turn).expect("JSON");
             text.contains("harmless")
         })
         .await;
-    let call = scene.call("pending-confirmation").await;
+    let call = fixture.call("pending-confirmation").await;
     assert_eq!(call["editable"], true, "everything else stays as it was");
-    scene.decide(&call, true).await;
-    scene.end().await;
-    scene.client.assert_converged().await;
+    fixture.decide(&call, true).await;
+    fixture.end().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool13_people_look_at_a_result_and_may_keep_it() {
     for approved in [true, false] {
-        let scene = Scene::of(|_, events| async move {
+        let fixture = SessionFixture::of(|_, events| async move {
             let call = events.tool("read").start().await?.run("Reads").await?;
             let allowed = call.complete_reviewed(ToolResult::text("Read", "secret")).await?;
             events.text(allowed.to_string()).await
         })
         .await;
-        scene.begin("go").await;
-        let call = scene.call("pending-result-confirmation").await;
+        fixture.begin("go").await;
+        let call = fixture.call("pending-result-confirmation").await;
         let action = json!({ "type": "chat/toolCallResultConfirmed", "approved": approved });
-        scene.about(&call, action).await;
-        assert_eq!(scene.words().await, approved.to_string());
-        scene.client.assert_converged().await;
+        fixture.about(&call, action).await;
+        assert_eq!(fixture.words().await, approved.to_string());
+        fixture.client.assert_converged().await;
     }
 }
 
 #[tokio::test]
 async fn tool21_ids_of_calls_are_unique_and_a_second_use_is_an_error_at_once() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let first = events.tool("a").id("same").start().await?;
         let second = events.tool("b").id("same").start().await;
         assert!(
@@ -215,15 +215,15 @@ async fn tool21_ids_of_calls_are_unique_and_a_second_use_is_an_error_at_once() {
         Ok(())
     })
     .await;
-    scene.begin("go").await;
-    let parts = scene.end().await;
+    fixture.begin("go").await;
+    let parts = fixture.end().await;
     assert!(parts.iter().all(|part| part["kind"] != "error"), "{parts:?}");
     assert_eq!(calls(&parts).len(), 3);
 }
 
 #[tokio::test]
 async fn parallel_calls_wait_for_their_own_decisions() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         let ask = |name: &'static str| {
             let events = events.clone();
             async move {
@@ -236,21 +236,21 @@ async fn parallel_calls_wait_for_their_own_decisions() {
         events.text(format!("{} {} {}", a?, b?, c?)).await
     })
     .await;
-    scene.begin("go").await;
-    let asked = scene.calls("pending-confirmation", 3).await;
+    fixture.begin("go").await;
+    let asked = fixture.calls("pending-confirmation", 3).await;
     let named = |name: &str| -> &Value { asked.iter().find(|call| call["toolName"] == name).expect("asked") };
-    scene.decide(named("c"), true).await;
-    scene.decide(named("a"), true).await;
-    scene.decide(named("b"), false).await;
-    assert_eq!(scene.words().await, "true false true");
-    scene.client.assert_converged().await;
+    fixture.decide(named("c"), true).await;
+    fixture.decide(named("a"), true).await;
+    fixture.decide(named("b"), false).await;
+    assert_eq!(fixture.words().await, "true false true");
+    fixture.client.assert_converged().await;
 }
 
 /// Calls that a policy approves do not wait for anybody (TOOL-04), and nothing is lost when the
 /// answer is there before the agent waits for it.
 #[tokio::test]
 async fn many_calls_in_a_row_lose_no_answer() {
-    let scene = Scene::of(|_, events| async move {
+    let fixture = SessionFixture::of(|_, events| async move {
         for _ in 0..200 {
             let call = events.tool("quick").start().await?.run("Runs").await?;
             call.complete(ToolResult::text("Ran", "ok")).await?;
@@ -258,10 +258,10 @@ async fn many_calls_in_a_row_lose_no_answer() {
         Ok(())
     })
     .await;
-    scene.begin("go").await;
-    let calls = calls(&scene.end().await);
+    fixture.begin("go").await;
+    let calls = calls(&fixture.end().await);
     assert_eq!(calls.len(), 200);
     assert!(calls.iter().all(|call| call["status"] == "completed"));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }

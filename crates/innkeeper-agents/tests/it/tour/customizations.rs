@@ -8,7 +8,7 @@ use innkeeper_host::customizations::{
     Wanted,
 };
 use innkeeper_host::{Host, async_trait};
-use innkeeper_testkit::embedded::Scene;
+use innkeeper_testkit::embedded::SessionFixture;
 use innkeeper_testkit::official::{View, markdown, turn_started};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -89,12 +89,12 @@ fn shelf() -> Shelf {
     }))
 }
 
-async fn scene() -> Scene {
-    Scene::with(Host::builder().agent(TourAgent::new()).customizations(shelf())).await
+async fn fixture() -> SessionFixture {
+    SessionFixture::with(Host::builder().agent(TourAgent::new()).customizations(shelf())).await
 }
 
-async fn answer(scene: &Scene, id: &str, text: &str) -> (String, Option<String>) {
-    let turn = scene.client.run_turn(&scene.uris.chat, id, text).await;
+async fn answer(fixture: &SessionFixture, id: &str, text: &str) -> (String, Option<String>) {
+    let turn = fixture.client.run_turn(&fixture.uris.chat, id, text).await;
     assert_eq!(turn.message.text, text, "a person's words stay what they are");
     let parts = serde_json::to_value(&turn.response_parts).expect("JSON");
     let error = parts.as_array().and_then(|parts| parts.last()).and_then(|part| {
@@ -128,8 +128,8 @@ impl Customizations for SlowShelf {
 async fn cus05_cus24_the_first_turn_waits_for_what_is_still_read() {
     let read = Arc::new(Notify::new());
     let shelf = SlowShelf(shelf().0, Arc::clone(&read));
-    let scene = Scene::with(Host::builder().agent(TourAgent::new()).customizations(shelf)).await;
-    let (client, uris) = (&scene.client, &scene.uris);
+    let fixture = SessionFixture::with(Host::builder().agent(TourAgent::new()).customizations(shelf)).await;
+    let (client, uris) = (&fixture.client, &fixture.uris);
     let is_loading = |view: &View| {
         let shown = view.session(&uris.session).map(|session| &session.customizations);
         let shown = serde_json::to_value(shown).expect("JSON");
@@ -150,8 +150,8 @@ async fn cus05_cus24_the_first_turn_waits_for_what_is_still_read() {
 
 #[tokio::test]
 async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name() {
-    let scene = scene().await;
-    let (given, _) = answer(&scene, "t1", "/customizations").await;
+    let fixture = fixture().await;
+    let (given, _) = answer(&fixture, "t1", "/customizations").await;
     for part in [
         "`greet`",
         "`secret`, for models only",
@@ -161,34 +161,34 @@ async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name(
     ] {
         assert!(given.contains(part), "{part} in {given}");
     }
-    let (called, _) = answer(&scene, "t2", "/greet the\nguests").await;
+    let (called, _) = answer(&fixture, "t2", "/greet the\nguests").await;
     assert!(called.contains("Greet the\nguests in"), "{called}");
-    let (called, _) = answer(&scene, "t3", "/release now").await;
+    let (called, _) = answer(&fixture, "t3", "/release now").await;
     assert!(called.contains("The text of release.\n\nArguments: now"), "{called}");
     // A skill for models only is rejected and does not reach the agent as text.
-    let (said, error) = answer(&scene, "closed", "/secret").await;
+    let (said, error) = answer(&fixture, "closed", "/secret").await;
     assert!(
         error.is_some_and(|error| error.contains("/secret cannot be called")),
         "{said}"
     );
     // An unknown name is passed to the agent, and a command of the agent takes precedence.
-    let (said, _) = answer(&scene, "unknown", "/nothing").await;
+    let (said, _) = answer(&fixture, "unknown", "/nothing").await;
     assert!(said.contains("I do not know the command"), "{said}");
-    let (own, _) = answer(&scene, "t4", "/usage").await;
+    let (own, _) = answer(&fixture, "t4", "/usage").await;
     assert!(own.contains("1200 tokens"), "{own}");
-    let (_, error) = answer(&scene, "t5", "/gone").await;
+    let (_, error) = answer(&fixture, "t5", "/gone").await;
     assert!(error.is_some_and(|error| error.contains("is not there any more")));
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn cus24_completions_show_what_people_can_call() {
-    let scene = scene().await;
+    let fixture = fixture().await;
     let labels = async |text: &str| -> Vec<String> {
         let params = json!({
-            "channel": scene.uris.chat, "kind": "userMessage", "text": text, "offset": text.len(),
+            "channel": fixture.uris.chat, "kind": "userMessage", "text": text, "offset": text.len(),
         });
-        let found: Value = scene.client.request("completions", params).await.expect("found");
+        let found: Value = fixture.client.request("completions", params).await.expect("found");
         let items = found["items"].as_array().expect("items").iter();
         items
             .filter_map(|item| item["attachment"]["label"].as_str().map(str::to_owned))
@@ -202,12 +202,12 @@ async fn cus24_completions_show_what_people_can_call() {
 
 #[tokio::test]
 async fn cus02_a_message_chooses_an_agent_by_its_uri() {
-    let scene = scene().await;
+    let fixture = fixture().await;
     let choose = async |id: &str, uri: &str| {
         let mut action = turn_started(id, "Hello");
         action["message"]["agent"] = json!({ "uri": uri });
-        scene.client.dispatch(&scene.uris.chat, action).await;
-        let turn = scene.client.turn_end(&scene.uris.chat, id).await;
+        fixture.client.dispatch(&fixture.uris.chat, action).await;
+        let turn = fixture.client.turn_end(&fixture.uris.chat, id).await;
         serde_json::to_string(&turn.response_parts).expect("JSON")
     };
     let chosen = choose("t1", "file:///shelf/reviewer.md").await;

@@ -9,11 +9,11 @@ use super::tour;
 
 #[tokio::test]
 async fn cmp06_values_of_a_setting_are_found_by_what_was_typed() {
-    let scene = tour().await;
+    let fixture = tour().await;
     let params = json!({
         "channel": "ahp-root://", "provider": "tour", "property": "topic", "query": "RI", "config": {},
     });
-    let topics: Value = scene
+    let topics: Value = fixture
         .client
         .request("sessionConfigCompletions", params)
         .await
@@ -29,40 +29,40 @@ async fn cmp06_values_of_a_setting_are_found_by_what_was_typed() {
 
 #[tokio::test]
 async fn cmp01_the_commands_of_an_agent_complete_a_message() {
-    let scene = tour().await;
-    let params = json!({ "channel": scene.uris.chat, "kind": "userMessage", "text": "/conf", "offset": 5 });
-    let found: Value = scene.client.request("completions", params).await.expect("found");
+    let fixture = tour().await;
+    let params = json!({ "channel": fixture.uris.chat, "kind": "userMessage", "text": "/conf", "offset": 5 });
+    let found: Value = fixture.client.request("completions", params).await.expect("found");
     assert_eq!(found["items"][0]["insertText"], "/confirm ");
 }
 
 /// (AUTH-04, AUTH-12)
 #[tokio::test]
 async fn tool15_a_call_of_an_mcp_server_goes_on_once_somebody_has_signed_in() {
-    let scene = tour().await;
-    scene.begin("/auth").await;
-    scene.call("auth-required").await;
+    let fixture = tour().await;
+    fixture.begin("/auth").await;
+    fixture.call("auth-required").await;
     let params = json!({
         "channel": "ahp-root://", "resource": "https://guest-book.example.com", "token": "very-secret",
     });
-    let _: Value = scene.client.request("authenticate", params).await.expect("taken");
-    let words = scene.words().await;
+    let _: Value = fixture.client.request("authenticate", params).await.expect("taken");
+    let words = fixture.words().await;
     assert!(words.contains("forgotten the token"), "{words}");
-    let seen = format!("{:?}", scene.client.view().actions);
+    let seen = format!("{:?}", fixture.client.view().actions);
     assert!(!seen.contains("very-secret"), "a token is never shown");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn tool15_giving_up_signing_in_ends_the_call() {
-    let scene = tour().await;
-    scene.begin("/auth").await;
-    let call = scene.call("auth-required").await;
+    let fixture = tour().await;
+    fixture.begin("/auth").await;
+    let call = fixture.call("auth-required").await;
     let result = json!({ "success": false, "pastTenseMessage": "Gave up" });
-    scene
+    fixture
         .about(&call, json!({ "type": "chat/toolCallComplete", "result": result }))
         .await;
-    assert_eq!(scene.words().await, "Then the guest book stays locked.");
-    scene.client.assert_converged().await;
+    assert_eq!(fixture.words().await, "Then the guest book stays locked.");
+    fixture.client.assert_converged().await;
 }
 
 /// Creating a session reports its progress to the requesting client (ROOT-17, ROOT-18).

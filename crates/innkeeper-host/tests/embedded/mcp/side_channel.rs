@@ -7,21 +7,21 @@ use innkeeper_testkit::raw::RawClient;
 use super::*;
 
 /// A server with apps, a published client that shows them, and the server's channel.
-async fn with_apps(inn: &Inn) -> (Scene, OfficialClient, String) {
-    let scene = scene(inn).await;
+async fn with_apps(inn: &Inn) -> (SessionFixture, OfficialClient, String) {
+    let fixture = fixture(inn).await;
     inn.does(apps()).await;
-    scene.server_is("ready").await;
-    let client = OfficialClient::connect_with_apps(&scene.running.address, "apps").await;
-    client.subscribe(&scene.uris.session).await;
-    let server = shown(&client.view(), &scene.uris.session);
+    fixture.server_is("ready").await;
+    let client = OfficialClient::connect_with_apps(&fixture.running.address, "apps").await;
+    client.subscribe(&fixture.uris.session).await;
+    let server = shown(&client.view(), &fixture.uris.session);
     let channel = server["channel"].as_str().expect("a channel").to_owned();
-    (scene, client, channel)
+    (fixture, client, channel)
 }
 
 #[tokio::test]
 async fn mcp16_mcp18_requests_of_an_app_reach_the_server_and_come_back() {
     let inn = Inn::new();
-    let (scene, client, channel) = with_apps(&inn).await;
+    let (fixture, client, channel) = with_apps(&inn).await;
     let params = json!({ "channel": channel, "uri": "ui://inn/rooms" });
     let answer: Value = client.request("resources/read", params).await.expect("answered");
     assert_eq!(
@@ -51,24 +51,27 @@ async fn mcp16_mcp18_requests_of_an_app_reach_the_server_and_come_back() {
     assert_eq!(refused, -32601, "MCP-15: nobody promised that");
     let (refused, _) = client.refused("prompts/list", json!({ "channel": channel })).await;
     assert_eq!(refused, -32601, "MCP-16");
-    let (refused, _) = scene.client.refused("tools/list", json!({ "channel": channel })).await;
+    let (refused, _) = fixture
+        .client
+        .refused("tools/list", json!({ "channel": channel }))
+        .await;
     assert_eq!(refused, -32008, "MCP-14: for others it does not exist");
 }
 
 #[tokio::test]
 async fn e58_mcp14_both_kinds_of_clients_have_what_their_own_snapshots_show() {
     let inn = Inn::new();
-    let (scene, mut client, channel) = with_apps(&inn).await;
+    let (fixture, mut client, channel) = with_apps(&inn).await;
     assert!(channel.starts_with("mcp://"));
-    let plain = scene.server_is("ready").await;
+    let plain = fixture.server_is("ready").await;
     assert_eq!((plain.get("channel"), plain.get("mcpApp")), (None, None));
     client.cut().await;
     inn.does(ServerStatus::Ready { apps: None }).await;
     inn.does(apps()).await;
     client.reconnect().await.expect("it comes back");
     client.assert_converged().await;
-    scene.client.assert_converged().await;
-    let server = shown(&client.view(), &scene.uris.session);
+    fixture.client.assert_converged().await;
+    let server = shown(&client.view(), &fixture.uris.session);
     assert_eq!(
         server["mcpApp"]["capabilities"]["serverTools"],
         json!({ "listChanged": true })
@@ -78,15 +81,15 @@ async fn e58_mcp14_both_kinds_of_clients_have_what_their_own_snapshots_show() {
 #[tokio::test]
 async fn mcp17_notifications_go_both_ways_and_to_nobody_else() {
     let inn = Inn::new();
-    let (scene, _, channel) = with_apps(&inn).await;
-    let mut apps = RawClient::connect(&scene.running.address).await;
+    let (fixture, _, channel) = with_apps(&inn).await;
+    let mut apps = RawClient::connect(&fixture.running.address).await;
     let params = json!({
         "channel": "ahp-root://", "clientId": "raw", "protocolVersions": ["1.0.0"],
-        "capabilities": { "mcpApps": {} }, "initialSubscriptions": [scene.uris.session],
+        "capabilities": { "mcpApps": {} }, "initialSubscriptions": [fixture.uris.session],
     });
     apps.call("initialize", params).await.expect("initialized");
-    let mut plain = RawClient::initialized(&scene.running.address, "plain").await;
-    let subscribe = json!({ "channel": scene.uris.session });
+    let mut plain = RawClient::initialized(&fixture.running.address, "plain").await;
+    let subscribe = json!({ "channel": fixture.uris.session });
     plain.call("subscribe", subscribe).await.expect("subscribed");
     let (attempt, sink) = (inn.attempt().await, inn.sink.lock().expect("no panic").clone());
     let sink = sink.expect("a session");

@@ -149,7 +149,7 @@ impl SessionServers for Library {
 }
 
 /// A host whose agent says what a message calls and what came with it, with servers that have half a second.
-async fn library(inn: &Inn) -> Scene {
+async fn library(inn: &Inn) -> SessionFixture {
     let agent = scripted_host(|turn, events| async move {
         let called = turn.called.as_ref().map(|called| {
             let attached = called.attachments.len();
@@ -167,7 +167,7 @@ async fn library(inn: &Inn) -> Scene {
     started(inn, agent).await
 }
 
-async fn started(inn: &Inn, builder: HostBuilder) -> Scene {
+async fn started(inn: &Inn, builder: HostBuilder) -> SessionFixture {
     let limits = Limits {
         mcp_request_time: Duration::from_millis(500),
         look_up_time: Duration::from_secs(20),
@@ -176,11 +176,11 @@ async fn started(inn: &Inn, builder: HostBuilder) -> Scene {
     let builder = builder.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
     let running = Running::start(builder.limits(limits)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    let uris = client.create_session("scene").await;
-    Scene { running, client, uris }
+    let uris = client.create_session("fixture").await;
+    SessionFixture { running, client, uris }
 }
 
-trait SurfaceScene {
+trait SurfaceFixture {
     async fn items(&self, text: &str) -> Vec<Value>;
     async fn attachment(&self, name: &str) -> Value;
     async fn read(&self, client: &OfficialClient, uri: &Value) -> Result<Value, String>;
@@ -188,7 +188,7 @@ trait SurfaceScene {
     async fn error(&self) -> Value;
 }
 
-impl SurfaceScene for Scene {
+impl SurfaceFixture for SessionFixture {
     async fn items(&self, text: &str) -> Vec<Value> {
         let offset = text.encode_utf16().count();
         let params = json!({ "channel": self.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
@@ -226,10 +226,10 @@ impl SurfaceScene for Scene {
 #[tokio::test]
 async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_arguments() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
-    assert_eq!(scene.items("/inn").await, Vec::<Value>::new(), "it is not ready");
+    let fixture = library(&inn).await;
+    assert_eq!(fixture.items("/inn").await, Vec::<Value>::new(), "it is not ready");
     inn.is_ready().await;
-    let items = scene.items("/inn:").await;
+    let items = fixture.items("/inn:").await;
     let labels: Vec<&str> = items
         .iter()
         .filter_map(|item| item["attachment"]["label"].as_str())
@@ -250,67 +250,67 @@ async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_argu
     let who = json!({ "name": "who", "description": "The who.", "required": true });
     assert_eq!(meta["mcpPrompt"]["arguments"][0], who);
     assert_eq!(items[0]["insertText"], "/inn:greet ");
-    assert_eq!(scene.items("/gre").await.len(), 1, "the second half is enough");
+    assert_eq!(fixture.items("/gre").await.len(), 1, "the second half is enough");
     // A stopped server offers nothing, at once.
     let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
-    scene.client.dispatch(&scene.uris.session, stop).await;
-    scene.server_is("stopped").await;
-    assert_eq!(scene.items("/inn").await, Vec::<Value>::new());
+    fixture.client.dispatch(&fixture.uris.session, stop).await;
+    fixture.server_is("stopped").await;
+    assert_eq!(fixture.items("/inn").await, Vec::<Value>::new());
 }
 
 #[tokio::test]
 async fn mcp12_a_prompt_is_fetched_when_it_is_called_and_the_message_stays_what_was_typed() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    scene.begin("/inn:greet Ada how=kindly").await;
-    let words = scene.words().await;
+    fixture.begin("/inn:greet Ada how=kindly").await;
+    let words = fixture.words().await;
     assert!(
         words.starts_with(r#"inn:greet | User:"#) && words.contains(r#"greet {"how":"kindly","who":"Ada"}"#),
         "{words}"
     );
     assert!(words.contains("Assistant:\nWelcome."), "who says what is kept: {words}");
     assert!(words.contains("| 1"), "its picture came along: {words}");
-    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     assert_eq!(turn.message.text, "/inn:greet Ada how=kindly");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn inp07_what_a_prompt_needs_and_nobody_typed_is_asked_for() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    scene.begin("/mcp:inn:greet").await;
-    let question = scene.question().await;
+    fixture.begin("/mcp:inn:greet").await;
+    let question = fixture.question().await;
     assert_eq!(question["questions"].as_array().map(Vec::len), Some(1));
     assert_eq!(question["questions"][0]["id"], "who");
     let answer = json!({
         "type": "chat/inputCompleted", "requestId": question["id"], "response": "accept",
         "answers": { "who": { "state": "submitted", "value": { "kind": "text", "value": "Ada" } } },
     });
-    scene.client.dispatch(&scene.uris.chat, answer).await;
-    let words = scene.words().await;
+    fixture.client.dispatch(&fixture.uris.chat, answer).await;
+    let words = fixture.words().await;
     assert!(words.contains(r#"greet {"who":"Ada"}"#), "{words}");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn inp07_a_prompt_that_nobody_says_enough_for_ends_its_turn_with_how_to_say_it() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    scene.begin("/inn:greet").await;
-    let question = scene.question().await;
+    fixture.begin("/inn:greet").await;
+    let question = fixture.question().await;
     let answer = json!({ "type": "chat/inputCompleted", "requestId": question["id"], "response": "decline" });
-    scene.client.dispatch(&scene.uris.chat, answer).await;
-    let error = scene.error().await;
+    fixture.client.dispatch(&fixture.uris.chat, answer).await;
+    let error = fixture.error().await;
     let message = error["message"].as_str().expect("a sentence");
     assert!(
         message.contains(r#"needs "who""#) && message.contains("`/inn:greet <who> [how]`"),
         "{message}"
     );
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -321,25 +321,25 @@ async fn f17_what_goes_wrong_with_a_prompt_is_the_error_of_its_turn() {
         ("/inn:nonsense", r#"has no prompt "nonsense". Type `/inn:`"#),
     ] {
         let inn = Inn::new();
-        let scene = library(&inn).await;
+        let fixture = library(&inn).await;
         inn.is_ready().await;
-        scene.begin(text).await;
-        let error = scene.error().await;
+        fixture.begin(text).await;
+        let error = fixture.error().await;
         assert_eq!(error["errorType"], "mcpPrompt");
         let message = error["message"].as_str().expect("a sentence");
         assert!(message.contains(expected), "{message}");
-        scene.client.assert_converged().await;
+        fixture.client.assert_converged().await;
     }
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.does(ServerStatus::Failed(innkeeper_host::mcp::Failure::new(
         "x",
         "it crashed.",
     )))
     .await;
-    scene.server_is("error").await;
-    scene.begin("/inn:greet Ada").await;
-    let error = scene.error().await;
+    fixture.server_is("error").await;
+    fixture.begin("/inn:greet Ada").await;
+    let error = fixture.error().await;
     let message = error["message"].as_str().expect("a sentence");
     assert!(message.contains("is not ready: it crashed. Once it is"), "{message}");
 }
@@ -347,35 +347,35 @@ async fn f17_what_goes_wrong_with_a_prompt_is_the_error_of_its_turn() {
 #[tokio::test]
 async fn f17_a_huge_prompt_is_cut_and_a_waiting_one_can_be_cancelled() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    scene.begin("/inn:huge").await;
-    let words = scene.words().await;
+    fixture.begin("/inn:huge").await;
+    let words = fixture.words().await;
     assert!(words.starts_with("inn:huge | User:\nxxx"), "{words}");
     let limits = Limits::default();
     let agent = scripted_host(|_, events| async move { events.text("never said").await });
     let agent = agent.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
     let running = Running::start(agent.limits(limits)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    let uris = client.create_session("scene").await;
+    let uris = client.create_session("fixture").await;
     inn.is_ready().await;
-    let scene = Scene { running, client, uris };
-    scene.begin("/inn:never").await;
+    let fixture = SessionFixture { running, client, uris };
+    fixture.begin("/inn:never").await;
     let is_asking = |view: &View| {
-        let chat = view.chat(&scene.uris.chat).expect("mirrored");
+        let chat = view.chat(&fixture.uris.chat).expect("mirrored");
         chat.activity.as_deref() == Some("Asking inn for inn:never")
     };
-    scene.client.until("the server is asked", is_asking).await;
-    scene.cancel().await;
-    scene.client.assert_converged().await;
+    fixture.client.until("the server is asked", is_asking).await;
+    fixture.cancel().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_hosts_own() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    let item = scene.items("see @roo").await.remove(0);
+    let item = fixture.items("see @roo").await.remove(0);
     assert_eq!(item["insertText"], "@inn:rooms");
     assert_eq!((&item["rangeStart"], &item["rangeEnd"]), (&json!(4), &json!(8)));
     let rooms = &item["attachment"];
@@ -386,46 +386,49 @@ async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_h
     assert_eq!(rooms["uri"], rooms["_meta"]["uri"], "CMP-04");
     let uri = rooms["uri"].as_str().expect("a URI");
     assert!(uri.starts_with("mcp-resource:/") && !uri.contains("rooms"), "{uri}");
-    let read = scene.read(&scene.client, &rooms["uri"]).await.expect("read");
+    let read = fixture.read(&fixture.client, &rooms["uri"]).await.expect("read");
     assert_eq!(
         read,
         json!({ "data": "two rooms", "encoding": "utf-8", "contentType": "text/plain" })
     );
     // A resource that looks like a file is read from the server, under the host's own name.
-    let guests = scene.attachment("guests").await;
+    let guests = fixture.attachment("guests").await;
     assert!(
         guests["uri"]
             .as_str()
             .is_some_and(|uri| uri.starts_with("mcp-resource:/"))
     );
-    let read = scene.read(&scene.client, &guests["uri"]).await.expect("read");
+    let read = fixture.read(&fixture.client, &guests["uri"]).await.expect("read");
     assert_eq!(read["data"], "the guests of the inn");
     assert_eq!(
-        scene.say_with("/who @inn:guests", guests).await,
+        fixture.say_with("/who @inn:guests", guests).await,
         "/who @inn:guests guests: the guests of the inn"
     );
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
 async fn sec03_nobody_reads_what_a_session_that_they_do_not_see_has() {
     let inn = Inn::new();
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    let uri = scene.attachment("rooms").await["uri"].clone();
-    let stranger = OfficialClient::connect(&scene.running.address, "stranger").await;
-    let refused = scene.read(&stranger, &uri).await.expect_err("not theirs");
+    let uri = fixture.attachment("rooms").await["uri"].clone();
+    let stranger = OfficialClient::connect(&fixture.running.address, "stranger").await;
+    let refused = fixture.read(&stranger, &uri).await.expect_err("not theirs");
     assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
     // In another session it means nothing, even to those who see both.
     let other = stranger.create_session("other").await;
     inn.is_ready().await;
-    let refused = scene.read(&stranger, &uri).await.expect_err("of another session");
+    let refused = fixture.read(&stranger, &uri).await.expect_err("of another session");
     assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
-    stranger.join(&scene.uris.session).await;
-    assert!(scene.read(&stranger, &uri).await.is_ok(), "now they see it");
+    stranger.join(&fixture.uris.session).await;
+    assert!(fixture.read(&stranger, &uri).await.is_ok(), "now they see it");
     drop(other);
     for made_up in ["mcp-resource:/x", "mcp-resource:/file:///etc/passwd", "MCP-Resource:"] {
-        let refused = scene.read(&scene.client, &json!(made_up)).await.expect_err("made up");
+        let refused = fixture
+            .read(&fixture.client, &json!(made_up))
+            .await
+            .expect_err("made up");
         assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
     }
 }
@@ -434,27 +437,27 @@ async fn sec03_nobody_reads_what_a_session_that_they_do_not_see_has() {
 async fn f17_attachments_that_never_come_or_never_end_do_not_hold_a_turn() {
     let inn = Inn::new();
     for (name, expected) in [("never", "did not answer"), ("endless", "20971520 bytes")] {
-        let scene = library(&inn).await;
+        let fixture = library(&inn).await;
         inn.is_ready().await;
-        let attachment = scene.attachment(name).await;
-        let problem = scene.read(&scene.client, &attachment["uri"]).await.expect_err(name);
+        let attachment = fixture.attachment(name).await;
+        let problem = fixture.read(&fixture.client, &attachment["uri"]).await.expect_err(name);
         assert!(problem.contains(expected), "{problem}");
-        let words = scene.say_with("look", attachment).await;
+        let words = fixture.say_with("look", attachment).await;
         assert!(
             words.contains("(This attachment could not be read:") && words.contains(expected),
             "{words}"
         );
     }
     // One that is gone says so.
-    let scene = library(&inn).await;
+    let fixture = library(&inn).await;
     inn.is_ready().await;
-    let attachment = scene.attachment("rooms").await;
+    let attachment = fixture.attachment("rooms").await;
     let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
-    scene.client.dispatch(&scene.uris.session, stop).await;
-    scene.server_is("stopped").await;
-    let words = scene.say_with("look", attachment).await;
+    fixture.client.dispatch(&fixture.uris.session, stop).await;
+    fixture.server_is("stopped").await;
+    let words = fixture.say_with("look", attachment).await;
     assert!(words.contains("offers it any more; start its server"), "{words}");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -471,16 +474,16 @@ async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
     let agent = agent.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
     let running = Running::start(agent.limits(limits)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    let uris = client.create_session("scene").await;
-    let scene = Scene { running, client, uris };
+    let uris = client.create_session("fixture").await;
+    let fixture = SessionFixture { running, client, uris };
     inn.is_ready().await;
     let mut action = turn_started("t1", "look");
-    action["message"]["attachments"] = json!([scene.attachment("never").await]);
-    scene.client.dispatch(&scene.uris.chat, action).await;
-    scene.cancel().await;
-    let turn = scene.client.run_turn(&scene.uris.chat, "t2", "go on").await;
+    action["message"]["attachments"] = json!([fixture.attachment("never").await]);
+    fixture.client.dispatch(&fixture.uris.chat, action).await;
+    fixture.cancel().await;
+    let turn = fixture.client.run_turn(&fixture.uris.chat, "t2", "go on").await;
     assert_eq!(innkeeper_testkit::official::markdown(&turn.response_parts), "go on");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -491,20 +494,20 @@ async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
         events.mcp_tool(&tool).run(Map::new()).await?;
         Ok(())
     });
-    let scene = started(&inn, agent).await;
+    let fixture = started(&inn, agent).await;
     inn.is_ready().await;
-    scene.server_is("ready").await;
-    scene.begin("look").await;
-    let call = scene.call("pending-confirmation").await;
-    scene.decide(&call, true).await;
-    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    fixture.server_is("ready").await;
+    fixture.begin("look").await;
+    let call = fixture.call("pending-confirmation").await;
+    fixture.decide(&call, true).await;
+    let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     let call = innkeeper_testkit::official::tool_calls_of(&turn).remove(0);
     let pieces = call["content"].as_array().expect("content").iter();
     let links: Vec<&Value> = pieces.filter(|piece| piece["type"] == "resource").collect();
     let [link] = links.as_slice() else {
         panic!("one of both is listed: {call}");
     };
-    let read = scene.read(&scene.client, &link["uri"]).await.expect("it is served");
+    let read = fixture.read(&fixture.client, &link["uri"]).await.expect("it is served");
     assert_eq!(read["data"], "two rooms");
     assert!(
         call["content"]
@@ -513,7 +516,7 @@ async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
     );
     // Each link is one piece: a reference that clients can open, or a mention of what they cannot.
     assert_eq!(call["content"].as_array().map(Vec::len), Some(2), "{call}");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
@@ -532,9 +535,12 @@ async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
         }
         Ok(())
     });
-    let scene = started(&inn, builder).await;
+    let fixture = started(&inn, builder).await;
     let say = async |turn: &str| {
-        let turn = scene.client.run_turn(&scene.uris.chat, turn, "what is there?").await;
+        let turn = fixture
+            .client
+            .run_turn(&fixture.uris.chat, turn, "what is there?")
+            .await;
         innkeeper_testkit::official::markdown(&turn.response_parts)
     };
     let requirement = AuthRequirement {
@@ -543,7 +549,7 @@ async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
         ..AuthRequirement::default()
     };
     inn.does(ServerStatus::AuthRequired(Box::new(requirement))).await;
-    scene.server_is("authRequired").await;
+    fixture.server_is("authRequired").await;
     let words = say("t1").await;
     assert!(words.contains("inn: sign-in required (The inn)"), "{words}");
     inn.is_ready().await;
@@ -554,9 +560,9 @@ async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
     let off = json!({
         "type": "session/customizationToggled", "id": "inn", "enablement": [{ "kind": "session", "enabled": false }],
     });
-    scene.client.dispatch(&scene.uris.session, off).await;
-    scene.server_is("stopped").await;
+    fixture.client.dispatch(&fixture.uris.session, off).await;
+    fixture.server_is("stopped").await;
     let words = say("t3").await;
     assert!(words.contains("inn: it is switched off"), "{words}");
-    scene.client.assert_converged().await;
+    fixture.client.assert_converged().await;
 }

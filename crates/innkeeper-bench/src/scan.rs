@@ -275,7 +275,7 @@ fn write_plugin(root: &Path, number: usize) -> Result<()> {
     let manifest = serde_json::json!({ "name": format!("p{number:04}"), "version": "1.0.0" });
     write(&root.join(metadata).join("plugin.json"), &manifest.to_string())?;
     let body = "What to do, step by step, in some detail.\n".repeat(100);
-    let why = "Use when somebody asks for it, and whenever it would help: always. ".repeat(4);
+    let why = "Use when a user asks for it, and whenever it would help: always. ".repeat(4);
     for skill in 0..3 {
         let text = format!("---\nname: s{skill}\ndescription: \"{why}\"\n---\n{body}");
         write(&root.join(format!("skills/s{skill}/SKILL.md")), &text)?;

@@ -1,4 +1,4 @@
-//! Programs of people, run beside the host.
+//! Programs of users, run beside the host.
 
 pub(crate) mod environment;
 pub(crate) mod group;

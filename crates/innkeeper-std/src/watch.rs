@@ -3,9 +3,9 @@
 //! Events are only a reason to look: they get lost, come late, and come for nothing. So an event names paths where
 //! something may have changed, and never says what.
 //!
-//! The operating system watches a directory and not its path. The watch ends with the directory, or goes with it when it
-//! is moved away. So a directory is remembered with its [`DirectoryId`], and whoever finds another one at the same path
-//! watches that anew.
+//! The operating system watches a directory and not its path. The watch ends with the directory, or goes with it when
+//! it is moved away. So a directory is remembered with its [`DirectoryId`], and a caller that finds another one at the
+//! same path watches that anew.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -35,7 +35,7 @@ pub fn rpc_bytes(bytes: &[u8]) {
         Ok(Message::Notification { method, params }) => {
             assert!(!wants_answer, "a request became a notification: {text}");
             match (&*method, params) {
-                // Whatever it carries, reading it must not fail other than by saying so.
+                // Reading any input must not fail other than with an error.
                 ("dispatchAction", Some(params)) => drop(methods::dispatch(params)),
                 ("unsubscribe", Some(params)) => drop(methods::unsubscribe(params)),
                 _ => {}

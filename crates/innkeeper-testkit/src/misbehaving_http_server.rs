@@ -408,7 +408,7 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
         "break" => return events_body(mpsc::unbounded_channel().1),
         "wait" => {
             let (sender, receiver) = mpsc::unbounded_channel();
-            // An id, as servers that let answers be fetched later give: whoever waits asks for the rest.
+            // An id, as servers that let answers be fetched later give: the client then asks for the rest.
             sender.send("id: 1\ndata:\n\n".to_owned()).unwrap();
             guard.waiting.push(sender);
             return events_body(receiver);

@@ -210,7 +210,7 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
             *LEVEL.lock().unwrap() = Some(params["level"].clone());
             result(id, json!({}));
         }
-        // Whatever a view writes for its log, it answers, at the level that was set.
+        // Every log message of a view is answered, at the level that was set.
         "notifications/message" if kind == "app" => {
             let level = LEVEL.lock().unwrap().clone().unwrap_or_else(|| json!("info"));
             let data = json!({ "heard": params });
@@ -458,8 +458,8 @@ fn call(id: Value, params: Value) {
             result(&id, words(&names.join(" ")));
         }
         "family" => {
-            // A child that would outlive it, and that keeps its output open. It is awaited by nobody on
-            // purpose: whoever ends the server has to end it.
+            // A child that would outlive it, and that keeps its output open. The server does not wait for it on
+            // purpose: the host that ends the server has to end the child.
             let mut command = std::process::Command::new("sleep");
             let child = command.arg("600").spawn().unwrap();
             result(&id, words(&child.id().to_string()));

@@ -50,7 +50,7 @@ pub struct Behaviour {
     pub is_openid: bool,
     /// Says this where it should say who it is, in its metadata.
     pub claims_to_be: Option<String>,
-    /// Says this where it should say who it is, when it sends people back (RFC 9207).
+    /// The issuer that it claims to be when it redirects a user back (RFC 9207), instead of its own.
     pub answers_as: Option<String>,
     /// Sends this back in place of the state that came.
     pub echoes: Option<String>,

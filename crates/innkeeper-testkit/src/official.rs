@@ -1,8 +1,8 @@
 //! The published client and its state mirror, wrapped for scenarios.
 //!
-//! Nothing here knows the host's insides: it connects over a socket, waits for what it wants to see, cuts its
-//! connection, comes back by `reconnect`, and proves in the end that its mirror equals a snapshot that somebody else
-//! takes afresh. Whatever goes wrong panics with what was expected.
+//! Nothing here knows the host's insides: it connects over a socket, waits for a state, cuts its connection, comes back
+//! by `reconnect`, and proves in the end that its mirror equals a fresh snapshot of another client. A failure panics
+//! with the expectation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

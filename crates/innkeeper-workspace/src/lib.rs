@@ -33,7 +33,7 @@ pub use find::{FileHit, find_files};
 pub use repository::LocalRepositories;
 pub use resources::{LocalResources, ResourceLimits};
 
-/// How long somebody who types waits at most.
+/// The longest time that a completion takes.
 const BUDGET: Duration = Duration::from_millis(300);
 /// How many look through directories at the same time; the others wait for their turn.
 const MAX_WALKS: usize = 4;
@@ -59,7 +59,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Looks for as long as people like to wait.
+    /// Searches for at most 300 milliseconds, so that a user who types does not wait.
     pub fn new() -> Self {
         Self::with_budget(BUDGET)
     }

@@ -87,17 +87,17 @@ impl LocalResources {
         }
     }
 
-    /// Makes these places when somebody who may write there first does so, such as a directory of
-    /// skills into which nobody has saved one yet (CUS-23). All others have to exist.
+    /// Creates these directories when a client that may write there first does so, such as a directory of skills that
+    /// has none yet (CUS-23). All others have to exist.
     #[must_use]
     pub fn making(mut self, places: Vec<PathBuf>) -> Self {
         self.made = places.into();
         self
     }
 
-    /// Gives what clients create the permissions that this umask leaves; without, it is that of this
-    /// process. A host that keeps its own files from everybody else would close theirs as well to
-    /// whoever shares a workspace with them. Nothing on Windows.
+    /// Gives files that clients create the permissions that this umask leaves; the default is the umask of this
+    /// process. A host that hides its own files from other users would hide the clients' files as well from others who
+    /// share the workspace. Does nothing on Windows.
     #[must_use]
     pub fn with_umask(mut self, umask: u32) -> Self {
         self.umask = Some(umask);
@@ -153,7 +153,7 @@ impl LocalResources {
     }
 }
 
-/// Somebody who waits for work. Dropped, it tells so.
+/// A caller that waits for its work. Dropping it cancels the work.
 #[derive(Debug, Default)]
 struct Waiting {
     is_over: Arc<AtomicBool>,

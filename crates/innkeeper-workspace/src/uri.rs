@@ -14,8 +14,8 @@ pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     url.to_file_path().ok()
 }
 
-/// The path of a `file:` URI that a client wants something done with. A URI that could be read in two ways
-/// is refused: whoever checks it and whoever opens it must mean the same file.
+/// Returns the path of a `file:` URI of a client's request. A URI that could be read in two ways is refused: the check
+/// and the open must mean the same file.
 pub(crate) fn to_exact_path(field: &'static str, uri: &str) -> Result<PathBuf, ResourceError> {
     let invalid = |problem: &str| ResourceError::Invalid {
         field,

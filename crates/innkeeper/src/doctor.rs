@@ -111,7 +111,7 @@ fn surroundings(config: &ConfigFile, report: &mut Report) {
                 format!("{}: {trouble}", agent.id),
                 "until then every turn with this agent fails, or it is not offered",
             ),
-            // Nobody has to have a key for everything.
+            // A key that is missing is no problem: users need no key for every agent.
             None => report.ok("agents", format!("{}: {}", agent.id, agent.key)),
         }
     }

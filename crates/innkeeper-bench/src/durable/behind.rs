@@ -50,7 +50,7 @@ pub(super) struct WrittenBehind {
     /// How old the oldest output is that a power cut at a random moment would take.
     durability_lag: Percentiles,
     durability_lag_max_us: f64,
-    /// Of the whole process: host, agents and client.
+    /// Processor time of the whole process: host, agents and client.
     cpu_cores: f64,
     writer_cpu_cores: f64,
     file_bytes: u64,

@@ -137,7 +137,7 @@ impl Host {
                 .map(|call| crate::chat::tool_call::wire::call_id(call).to_owned())
                 .collect();
             for call in waiting {
-                let error = "the MCP server was stopped while people were asked to sign in to it";
+                let error = "the MCP server was stopped while users were asked to sign in to it";
                 let result = ToolResult::failed("The server was stopped", error);
                 self.end_call(cx, chat_id, call.clone(), result);
                 self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);

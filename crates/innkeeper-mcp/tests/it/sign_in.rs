@@ -315,7 +315,7 @@ async fn t16_unavailable_metadata_changes_nothing_and_another_resource_removes_t
         panic!()
     };
     assert_eq!(needed.resource.resource, around);
-    assert!(!server.may_be_given_tokens(), "only people give it one");
+    assert!(!server.may_be_given_tokens(), "only a user gives it one");
     sign_in(&far, &server, &needed).await;
     until(&server, |state| *state == ServerState::Ready).await;
     assert!(server.may_be_given_tokens(), "the next one as well");

@@ -215,7 +215,7 @@ impl ConfinedRoot {
         };
         let full = self.path.join(path);
         let real = match fs::canonicalize(&full) {
-            // A missing target is outside all the same: somebody else decides what will be there.
+            // A missing target is outside all the same: another program decides what will be there.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let is_inside = follow(&full).end.starts_with(&self.canonical);
                 return Err(if is_inside { error } else { refused });

@@ -1,4 +1,4 @@
-//! New files and directories with the permissions of people's own.
+//! New files and directories with the permissions that the user's own files have.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -26,7 +26,7 @@ pub fn follow(path: &Path) -> FollowedPath {
         let parts = path.components().rev();
         parts.map(|part| part.as_os_str().to_owned()).collect()
     };
-    // A list and no recursion: whoever makes symlinks must not decide how much stack they take.
+    // A list and no recursion: the author of the symlinks must not decide how much stack they take.
     let mut ahead = names(path);
     let mut steps = 0;
     while let Some(part) = ahead.pop() {

@@ -46,8 +46,8 @@ pub fn open_regular(dir: &Dir, path: &Path) -> io::Result<Opened> {
     })
 }
 
-/// Opens neither follow a last name that is a link, nor wait for whoever is at the other end of a pipe,
-/// nor make a terminal the host's own.
+/// Opens neither follow a last name that is a symlink, nor wait for the other end of a pipe, nor make a terminal the
+/// host's own.
 pub fn do_not_wait(options: &mut OpenOptions) {
     #[cfg(unix)]
     {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(read_whole(file, 4).expect("read").as_deref(), Some(&b"text"[..]));
         assert!(matches!(open("directory"), Ok(Opened::Directory)));
         assert!(matches!(open("socket"), Ok(Opened::Special)));
-        // Nobody writes into it, and nobody waits for that.
+        // The pipe has no writer, and the open does not wait for one.
         assert!(matches!(open("pipe"), Ok(Opened::Special)));
         assert!(open("link").is_err());
         assert_eq!(open("missing").expect_err("not there").kind(), io::ErrorKind::NotFound);

@@ -1,8 +1,8 @@
-//! Removing a directory with all that is in it, however deep it is.
+//! Removes a directory with everything in it, however deep it is.
 //!
-//! A function that calls itself for each directory in a directory ends the whole process where somebody
-//! made them deep enough, and one that keeps each of them open runs out of descriptors. Here one is open
-//! at a time, and the way back up is checked: a directory that was moved away meanwhile leads nowhere.
+//! A recursive function would overflow the stack of the process in directories that are deep enough, and one that keeps
+//! each of them open runs out of descriptors. Here one is open at a time, and the way back up is checked: a directory
+//! that was moved away meanwhile is not followed.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};

@@ -43,7 +43,7 @@ pub fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     for _ in 0..MAX_TRIES {
         let resolved = dir.canonicalize(path)?;
         let name = resolved.file_name().unwrap_or_default();
-        // Somebody may really call a file that.
+        // A file may really have that name.
         if !name.as_encoded_bytes().ends_with(DELETED) || is_same(dir, path, &resolved) {
             return Ok(resolved);
         }

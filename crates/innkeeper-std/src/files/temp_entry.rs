@@ -1,8 +1,7 @@
 //! Files and directories under a temporary name until they are complete.
 //!
-//! It is made beside the place where it belongs, under a name that says what it is ([`TEMP_PREFIX`]), and
-//! takes the other name in one step: whoever looks finds the old or the new, whole, also after a crash
-//! (F20).
+//! The temporary file is made beside its destination, under a name with [`TEMP_PREFIX`], and is renamed in one step: a
+//! reader finds the old or the new file, whole, also after a crash (F20).
 
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
@@ -64,7 +63,7 @@ impl<'a, T> TempEntry<'a, T> {
                         is_named: false,
                     });
                 }
-                // Somebody else's: it stays.
+                // Another process made it, so it stays.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     tries += 1;
                     if tries > MAX_TRIES {
@@ -120,7 +119,7 @@ impl<'a> TempEntry<'a, fs::File> {
         #[cfg(unix)]
         if old.is_some() {
             use cap_std::fs::OpenOptionsExt as _;
-            // Nobody else reads it before it has the permissions of the old one.
+            // No other user reads it before it has the permissions of the old one.
             options.mode(0o600);
         }
         let mut new = Self::create(dir, |name| {
@@ -155,7 +154,7 @@ fn remove(dir: &Dir, name: &Path) {
 ///
 /// # Errors
 ///
-/// Of the kind `AlreadyExists` if it is taken.
+/// Fails with `AlreadyExists` if it is taken.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn rename_to_free(from: &Dir, old: &Path, to: &Dir, new: &Path) -> io::Result<()> {
     use rustix::fs::{RenameFlags, renameat_with};
@@ -173,7 +172,7 @@ pub fn rename_to_free(from: &Dir, old: &Path, to: &Dir, new: &Path) -> io::Resul
 ///
 /// # Errors
 ///
-/// Of the kind `AlreadyExists` if it is taken.
+/// Fails with `AlreadyExists` if it is taken.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn rename_to_free(from: &Dir, old: &Path, to: &Dir, new: &Path) -> io::Result<()> {
     rename_if_free(from, old, to, new)

@@ -82,7 +82,7 @@ impl Group {
         }
     }
 
-    /// Kills the group and waits a moment, so that it is gone when people read that it is.
+    /// Kills the group and waits a moment, so that it is gone when this is reported.
     pub async fn kill_and_wait(&mut self) {
         self.kill();
         let _ = tokio::time::timeout(BURIAL_TIME, self.child.wait()).await;
@@ -114,7 +114,7 @@ mod tests {
         started.expect("a shell")
     }
 
-    /// Nobody holds the other end of the pipe any more: everything that had it is gone.
+    /// Reads a pipe to its end, which comes when every process that had the other end is gone.
     async fn reads_to_the_end(mut pipe: impl tokio::io::AsyncRead + Unpin) -> String {
         let mut text = String::new();
         pipe.read_to_string(&mut text).await.expect("an end");

@@ -1,8 +1,8 @@
 //! Processes with a umask that is not the host's.
 //!
-//! A host keeps its own files from everybody else, and what it starts would inherit that: the files that
-//! a program makes for people would be closed to whoever shares a workspace with them. Only a process
-//! itself can set its umask, and only a shell does so without code that runs between fork and exec.
+//! A host hides its own files from other users, and its child processes would inherit that: files that a program makes
+//! for the user would be closed to others who share the workspace. Only a process itself can set its umask, and only a
+//! shell does so without code that runs between fork and exec.
 
 use std::ffi::OsString;
 
@@ -37,11 +37,10 @@ pub fn with_umask(umask: u32, line: impl IntoIterator<Item = OsString>) -> Vec<O
     first.into_iter().chain(line).collect()
 }
 
-/// Whether a variable of this name reaches a program that a shell becomes.
+/// Returns whether a variable of this name reaches a program that a shell becomes.
 ///
-/// Some shells drop variables whose names they could not write themselves, and people do declare such
-/// for their programs (`npm.config`, `my-key`). A variable that a user gave to a program matters more than its
-/// umask.
+/// Some shells drop variables whose names they could not write themselves, and users do declare such for their programs
+/// (`npm.config`, `my-key`). A variable that a user gave to a program matters more than its umask.
 ///
 /// ```
 /// assert!(innkeeper_std::is_kept_by_shells("_My_KEY_2"));

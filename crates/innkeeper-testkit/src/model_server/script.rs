@@ -11,7 +11,7 @@ use super::request::ReceivedRequest;
 pub enum Script {
     /// These, in the order of requests. When they are used up, requests fail.
     InOrder(Vec<Reply>),
-    /// Whatever this makes of a request.
+    /// The reply that this function returns for a request.
     By(Box<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>),
 }
 

@@ -223,7 +223,7 @@ async fn tokens_expire_are_refreshed_once_and_revoked() {
     assert_eq!(
         server.look_at(&text(&second, "access_token"), RESOURCE),
         TokenCheck::Unknown,
-        "somebody has stolen one of them"
+        "one of them may be stolen"
     );
     let third = exchange(&server, &code(&server).await, &[]).await;
     let revoked = text(&third, "refresh_token");

@@ -1,7 +1,7 @@
 //! Tool calls, approvals and questions, as a client's program sees and answers them.
 //!
 //! Calls and waits are handed out as JSON, in the spelling of the wire. The published types lose a call that waits for
-//! somebody to sign in (E-41); JSON shows all of them alike.
+//! a sign-in (E-41); JSON shows all of them alike.
 
 use ahp_types::state::{ChatState, ResponsePart, SessionActiveClient, Turn};
 use serde_json::{Value, json};

@@ -135,7 +135,7 @@ impl Sim {
         match (store.journal.unsynced(), is_kept) {
             (0, _) => store.timeline = vec![truth],
             (_, true) => store.timeline.push(truth),
-            // Whatever changed without a record has to be in those before.
+            // A change without a record has to be in the records before.
             (_, false) => {
                 store.timeline.pop();
                 store.timeline.push(truth);

@@ -59,7 +59,7 @@ fn scan_session(place: &Path, session: &str, entries: &mut Vec<Entry>) {
         };
         if !is_name(&name) {
             if name.ends_with(UNFINISHED) {
-                // Somebody else would have to write into this directory for it to fail.
+                // It fails only if another program writes into this directory.
                 let _ = fs::remove_file(file.path());
             }
             continue;

@@ -32,7 +32,7 @@ const OVERRIDES: &[&str] = &[
 
 /// Variables that hold whatever the repository says.
 const VARIABLES: &[(&str, &str)] = &[
-    // No lock and no write: a look must not get in the way of whoever works there.
+    // No lock and no write: reading must not disturb other programs in the repository.
     ("GIT_OPTIONAL_LOCKS", "0"),
     // Objects that are missing in a partial clone stay missing, and no transport is started for them.
     ("GIT_NO_LAZY_FETCH", "1"),

@@ -91,7 +91,7 @@ fn github(url: &str) -> Option<GitHubRepository> {
             is_github(host).then_some(path)?
         }
         Some(_) => return None,
-        // As ssh has it: somebody@host:path.
+        // The form of ssh: `user@host:path`.
         None => {
             let (authority, path) = url.split_once(':')?;
             let host = authority.rsplit('@').next().unwrap_or(authority);

@@ -20,7 +20,7 @@ const MAX_COPIED: usize = 100_000;
 const MAX_COPIED_BYTES: u64 = 4 << 30;
 /// How deep directories lie in each other that are copied.
 const MAX_DEPTH: usize = 200;
-/// How much of a file is copied before somebody looks whether it is still wanted.
+/// The bytes of a file that are copied between two checks for cancellation.
 const COPIED_AT_ONCE: u64 = 64 << 20;
 
 /// Says whether nobody waits for the work any more, so that it may stop.

@@ -148,7 +148,7 @@ fn combine(mut old: Vec<u8>, write: &Write) -> Result<Vec<u8>, ResourceError> {
     Ok(old)
 }
 
-/// Taking a file's name needs no right to write it, but people who took that right away meant it.
+/// Replacing a file by its name needs no right to write it, but a user who removed that right did so on purpose.
 fn check_writable(uri: &str, entry: &DirEntryRef) -> Result<(), ResourceError> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -186,8 +186,8 @@ fn append(uri: &str, entry: &DirEntryRef, data: &[u8]) -> Result<(), ResourceErr
     written.map_err(|error| problem(uri, &error))
 }
 
-/// Writes the new file beside the old one, and gives it its name: whoever reads finds one of them,
-/// whole, also after a crash (F20). Other names of the old file keep what they had.
+/// Writes the new file beside the old one, and renames it: a reader finds one of them, whole, also after a crash (F20).
+/// Hard links to the old file keep its content.
 pub(crate) fn replace(entry: &DirEntryRef, bytes: &[u8], old: Option<&fs::File>, umask: Option<u32>) -> io::Result<()> {
     let new = TempEntry::file(&entry.dir, bytes, old, umask)?;
     new.take_name(&entry.name, old.is_none())

@@ -1,8 +1,7 @@
 //! Paths that no client reaches, whatever root they are below.
 //!
-//! The host's own data has its tokens: whoever reads them is the host's admin. And what the operating
-//! system shows of processes and devices are no files of a project: the environment of a process has
-//! its keys.
+//! The host's own data has its tokens, and with these a client would be the host's admin. The files with which the
+//! operating system shows processes and devices belong to no project: the environment of a process has its keys.
 
 use std::path::{Path, PathBuf};
 
@@ -23,8 +22,8 @@ const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 const IN_MEMORY: &str = "/dev/shm";
 
 impl Forbidden {
-    /// Nothing of it need exist yet: what the host makes later, or somebody could make in its place, is out
-    /// of bounds from the start.
+    /// The paths need not exist yet: a path that the host creates later, or that another program could create in its
+    /// stead, is forbidden from the start.
     pub(crate) fn new(own: &[PathBuf]) -> Self {
         let mut forbidden = Self::default();
         for path in own {

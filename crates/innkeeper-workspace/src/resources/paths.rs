@@ -26,7 +26,7 @@ use crate::uri;
 pub(crate) struct Grants<'a> {
     pub(crate) reaches: &'a [Reach],
     pub(crate) forbidden: &'a Forbidden,
-    /// Places that are made when somebody first writes into them.
+    /// Directories that are created by the first write into them.
     pub(crate) made: &'a [PathBuf],
     /// The permissions that what is made goes without; `None` leaves it to the process.
     pub(crate) umask: Option<u32>,

@@ -28,10 +28,10 @@ use tree::{Changes, EntryBudget, Subject, Tree};
 
 /// How long changes are gathered.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often somebody looks whether what was watched is back.
+/// The interval of checks for a watched path that is missing.
 const MISSING: Duration = Duration::from_millis(500);
-/// How often somebody looks whether it is still the same: nothing tells when a directory around it
-/// is moved away.
+/// The interval of checks that the watched directory is still the same: no event reports that a directory around it was
+/// moved away.
 const STILL_THERE: Duration = Duration::from_secs(5);
 /// Most changes that are told at once.
 const MAX_CHANGES: usize = 1000;
@@ -68,7 +68,7 @@ struct Listeners {
     all: Vec<Arc<Listener>>,
 }
 
-/// Somebody who watches.
+/// A registered watch.
 #[derive(Debug)]
 struct Listener {
     id: u64,
@@ -174,7 +174,7 @@ impl WatchPool {
         let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, subscription, budget)?;
         let mut all = self.shared.lock();
         all.retain(|_, shared| shared.strong_count() > 0);
-        // Somebody else may have been faster.
+        // Another caller may have been faster.
         if let Some(shared) = all.get(&subject).and_then(Weak::upgrade) {
             return Ok((shared, is_file));
         }

@@ -274,7 +274,7 @@ fn refusal(customizations: &TurnCustomizations, name: &str) -> String {
         }
         Some(_) => {
             return format!(
-                "the skill {name:?} cannot be used: its file keeps it from people and from models; go on without it"
+                "the skill {name:?} cannot be used: its file forbids calls by users and by models; continue without it"
             );
         }
         None => {}

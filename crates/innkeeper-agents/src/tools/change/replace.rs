@@ -16,8 +16,8 @@ use crate::tools::ToolLimits;
 use crate::tools::blocking::CancelFlag;
 use crate::tools::paths::ToolPath;
 
-/// Whether the operating system lets the host write a file. Taking its name needs no such right,
-/// but people who took it away meant it.
+/// Returns whether the operating system lets the host write a file. Replacing the file by its name needs no such right,
+/// but a user who removed the right did so on purpose.
 pub(super) fn may_write(place: &ToolPath) -> bool {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -32,7 +32,7 @@ pub(super) fn changed_since_question(place: &ToolPath) -> String {
     )
 }
 
-/// Writes a change, if the file still is what people saw.
+/// Writes a change, if the file is still the one that the user saw.
 pub(super) fn write(
     change: &PlannedChange,
     limits: &ToolLimits,

@@ -94,7 +94,7 @@ async fn cus24_skills_hidden_from_users_are_rejected_and_not_sent() {
     harness.run("t3", "Box it up.").await;
     let results = harness.last_asked().last_results();
     assert!(
-        results[0].contains("keeps it from people and from models"),
+        results[0].contains("forbids calls by users and by models"),
         "{results:?}"
     );
 }

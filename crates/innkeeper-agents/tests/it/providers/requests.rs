@@ -141,7 +141,7 @@ async fn content_that_providers_reject_is_not_sent() {
         user("Hello."),
         ModelMessage::Assistant(vec![
             AssistantPart::Reasoning(Reasoning {
-                text: "of somebody else".into(),
+                text: "of another model".into(),
                 proof: Some(json!({"maker": "messages elsewhere.example other", "value": {"type": "thinking"}})),
             }),
             AssistantPart::Reasoning(Reasoning {
@@ -186,7 +186,7 @@ async fn content_that_providers_reject_is_not_sent() {
             assert_eq!(asked.said(), expected, "{api:?}");
         }
         assert_eq!(asked.system(), "");
-        assert!(!asked.body.to_string().contains("somebody else"));
+        assert!(!asked.body.to_string().contains("another model"));
         if api == Api::Messages {
             // All results precede the user's text.
             let roles: Vec<&Value> = asked.body["messages"]

@@ -179,10 +179,10 @@ async fn a_file_that_changed_during_the_question_is_not_written() {
     let call = harness
         .ask("write_file", json!({ "path": "new.rs", "content": "mine" }))
         .await;
-    harness.put("new.rs", "somebody was faster");
+    harness.put("new.rs", "another was faster");
     let answer = harness.approve(&call).await;
     assert!(answer.is_error, "{}", answer.text);
-    assert_eq!(harness.get("new.rs"), "somebody was faster");
+    assert_eq!(harness.get("new.rs"), "another was faster");
 
     let call = harness.ask("edit_file", edit("a.rs", "one", "two")).await;
     std::fs::remove_file(harness.inside.join("a.rs")).expect("removed");
@@ -191,7 +191,7 @@ async fn a_file_that_changed_during_the_question_is_not_written() {
     std::fs::create_dir(harness.inside.join("a.rs")).expect("a directory instead");
 
     let call = harness.ask("edit_file", edit("new.rs", "faster", "slower")).await;
-    harness.put("new.rs", "somebody was faster still");
+    harness.put("new.rs", "another was faster still");
     let edited = edit("new.rs", "faster", "later").to_string();
     let answer = harness.approve_edited(&call, &edited).await;
     assert!(

@@ -84,7 +84,7 @@ impl Redirect {
                             return AuthorizationResponse::Answer(answer);
                         }
                         Some(_) => {
-                            note("Somebody came back from a sign-in that was not request here; that was ignored.");
+                            note("The browser came back from a sign-in that was not requested here; it was ignored.");
                             visit.show(400, STRANGE).await;
                         }
                         None => visit.show(404, NOTHING).await,

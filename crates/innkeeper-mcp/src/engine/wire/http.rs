@@ -81,7 +81,7 @@ impl StreamableHttp {
         }
     }
 
-    /// Sends a message. Of a request it also reads the answer, and delivers everything that comes with it.
+    /// Sends a message. For a request it also reads the answer, and delivers everything that comes with it.
     pub(crate) async fn send(self, message: Outgoing) -> Result<(), RequestFailure> {
         match &message.kind {
             OutgoingKind::Request { id, .. } => self.shared.request(*id, &message).await,

@@ -5,7 +5,7 @@ use crate::journal::host_run::{HostRun, turns_record};
 use crate::journal::logs::{check_log, check_order, describe};
 use crate::journal::{Storage, StorageFailure};
 
-/// Whatever is confirmed survives the process and the power supply (P1).
+/// A confirmed batch survives the end of the process and of the power supply (P1).
 pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;

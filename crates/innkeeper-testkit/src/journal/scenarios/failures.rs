@@ -51,7 +51,7 @@ pub async fn p14_the_first_failure_makes_later_batches_fail_until_the_revival(st
     }
 }
 
-/// Whatever a failed batch was about, it is as if it had never been (P14).
+/// A failed batch leaves no trace (P14).
 pub async fn p14_a_batch_that_failed_leaves_nothing(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;

@@ -45,8 +45,8 @@ impl Sim {
         })
     }
 
-    /// Whether an agent wants something of a call whose client is done and waits for people: the
-    /// agent does not know of it yet, and the host passes over what it says.
+    /// Returns whether an agent's event is about a call whose client is done and that waits for users: the agent does
+    /// not know of it yet, and the host ignores the event.
     pub(in crate::sim) fn is_too_late(&self, chat: ChannelId, event: &AgentEvent) -> bool {
         let (AgentEvent::Tool { call, .. }, Some(run)) = (event, self.agent.run(chat)) else {
             return false;

@@ -198,7 +198,7 @@ impl Connection {
                 | PendingRequest::Lifecycle
                 | PendingRequest::Initialize
                 | PendingRequest::Move => Ok(None),
-                // Whatever would change something, the host cannot (P14).
+                // A read-only host refuses every change (P14).
                 PendingRequest::Authenticate { .. } if self.read_only && code == Some(-32603) => Ok(None),
                 PendingRequest::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
                 PendingRequest::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),

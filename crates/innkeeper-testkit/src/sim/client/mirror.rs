@@ -113,8 +113,8 @@ impl Mirrored {
     }
 }
 
-/// The published types cannot read a call that waits for somebody to sign in (E-41), though they
-/// have a type for it. This client reads it.
+/// The published types cannot read a call that waits for a sign-in (E-41), though they have a type for it. This client
+/// reads it.
 fn read_auth_required(chat: &mut ChatState) {
     let parts = chat.active_turn.iter_mut().flat_map(|turn| &mut turn.response_parts);
     for part in parts {

@@ -329,7 +329,7 @@ fn hopeless(session: &str, choices: &mut Choices<'_>) -> Draft {
         3 => Draft::hopeless(session, json!({ "type": "chat/isReadChanged", "isRead": true })),
         4 => Draft::hopeless(
             session,
-            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "somebody-else", "tools": [] } }),
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "another-client", "tools": [] } }),
         ),
         5 => Draft::hopeless(
             chat,

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Of many who saw the same version one writes, and whoever tries again with what it sees then gets
-/// through: no write is lost, and none is done twice.
+/// If many clients saw the same version, one of them writes, and the others succeed after they read again: no write is
+/// lost, and none is done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn res07_concurrent_increments_with_etags_all_count() {
     const WRITERS: usize = 8;

@@ -173,7 +173,7 @@ async fn wch01_too_large_trees_are_refused_unless_excluded() {
     assert!(is_denied(&outside.map(|_| ())));
 }
 
-/// A user has 128 watchers on most systems, and whoever only looks may make watches.
+/// A user has 128 watchers on most systems, and a client with the scope `view` may create watches.
 #[tokio::test]
 async fn sec04_wch06_any_number_of_watches_takes_one_watcher() {
     let scene = scene();

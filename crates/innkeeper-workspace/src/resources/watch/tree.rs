@@ -243,7 +243,7 @@ impl Tree {
 
     /// Compares one directory with what it was, and watches it `anew`; `deep` goes down into those that were known.
     fn look_into(&mut self, dir: &Dir, path: &Path, anew: bool, deep: bool, changes: &mut Changes) {
-        // Each calls the next: however deep people make directories, the stack is not.
+        // The function is recursive, so the depth is bounded to bound the stack.
         if path.components().count() > MAX_DEPTH {
             return self.overflow();
         }

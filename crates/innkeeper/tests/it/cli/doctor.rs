@@ -94,13 +94,13 @@ fn doctor_advises_on_permissions_and_keys() {
 #[test]
 fn f17_a_foreign_file_is_named_and_moved_aside_only_on_request() {
     let home = furnished();
-    fs::write(home.data("sessions.db"), "somebody's shopping list\n").unwrap();
+    fs::write(home.data("sessions.db"), "a shopping list\n").unwrap();
     let found = doctor(&home, &[]).code(6).json_lines();
     has(&found, "fail", "sessions", "sessions.db");
     doctor(&home, &["--move-aside"]).code(2).says("--yes");
     assert_eq!(
         fs::read_to_string(home.data("sessions.db")).unwrap(),
-        "somebody's shopping list\n"
+        "a shopping list\n"
     );
 
     doctor(&home, &["--move-aside", "--yes"]).code(0);
@@ -114,7 +114,7 @@ fn f17_a_foreign_file_is_named_and_moved_aside_only_on_request() {
         })
         .collect();
     assert_eq!(aside.len(), 1, "{aside:?}");
-    assert_eq!(fs::read_to_string(&aside[0]).unwrap(), "somebody's shopping list\n");
+    assert_eq!(fs::read_to_string(&aside[0]).unwrap(), "a shopping list\n");
     // The host starts afresh.
     home.host(&[]).stop().code(0);
 }

@@ -16,7 +16,7 @@ struct McpHome {
 }
 
 impl McpHome {
-    /// Nobody has allowed the servers yet.
+    /// Starts a host whose servers are not trusted yet.
     fn start(servers: &[(&str, &str)]) -> Self {
         let home = Home::new();
         let servers: serde_json::Map<String, Value> = servers
@@ -32,7 +32,7 @@ impl McpHome {
         Self { home, host }
     }
 
-    /// People have looked at what would run, and allowed it.
+    /// Starts a host whose servers the user has trusted.
     fn allowed(servers: &[(&str, &str)]) -> Self {
         let scene = Self::start(servers);
         scene.mcp(&["list"]).code(0);

@@ -63,7 +63,7 @@ impl Home {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // Nobody listens any more once the test is over.
+                // The receiver is gone once the test is over.
                 if sender.send(line).is_err() {
                     break;
                 }

@@ -102,7 +102,7 @@ async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_en
     publisher.subscribe(&uris.session).await;
     publisher.dispatch(&uris.session, announced(true)).await;
 
-    // People are asked about what this client published.
+    // Users are asked about the server that this client published.
     let server = desk_is(&client, &uris, "error").await;
     assert_eq!(server["state"]["error"]["errorType"], "notTrusted", "{server}");
     let message = server["state"]["error"]["message"].as_str().expect("a sentence");
@@ -166,7 +166,7 @@ async fn p12_trust_in_a_client_plugin_does_not_cover_another_client() {
         move |view: &View| desk_of(view, session, client)["state"]["kind"] == kind
     };
     for name in ["alice", "bob"] {
-        watcher.until("people are asked", is(name, "error")).await;
+        watcher.until("users are asked", is(name, "error")).await;
         let server = desk_of(&watcher.view(), session, name);
         let message = server["state"]["error"]["message"].as_str().expect("a sentence");
         assert!(message.contains(&format!("'{name}@{URI}'")), "{message}");

@@ -542,7 +542,7 @@ async fn cus22_a_message_right_after_a_client_published_may_choose_an_agent_of_i
 async fn cus22_a_turn_does_not_wait_for_a_plugin_that_cannot_be_read() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
-    // Nobody serves it: every question of the host is refused.
+    // No client serves it: every request of the host is refused.
     let create = json!({
         "workingDirectories": [workspace.uri()],
         "activeClient": published("first", Some("1"))["activeClient"],

@@ -85,7 +85,7 @@ async fn d74_a_plugin_that_is_off_takes_its_skills_and_servers_along_and_brings_
     let servers = json!({ "mcpServers": { "db": { "command": "/bin/false" } } });
     workspace.write(".agents/plugins/p/.mcp.json", &servers.to_string());
     let uris = session_in(&client, "plugin", &workspace).await;
-    // Nobody trusts the server, and it says so for as long as it is wanted.
+    // The server is not trusted, and its status says so for as long as it is desired.
     let server_is = |kind: &'static str| {
         move |entry: &Value| {
             let children = entry["children"].as_array().map(Vec::as_slice).unwrap_or_default();

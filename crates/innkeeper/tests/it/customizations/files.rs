@@ -30,12 +30,12 @@ async fn cus06_cus23_a_skill_dropped_into_a_folder_appears_in_every_session_of_t
     let before = told(&client, &one.session).len();
     workspace.write(
         ".claude/skills/greet/SKILL.md",
-        "---\ndescription: Greets people.\nuser-invocable: false\n---\nHello.\n",
+        "---\ndescription: Greets guests.\nuser-invocable: false\n---\nHello.\n",
     );
     for (client, session) in [(&client, &one.session), (&second, &two.session)] {
         until_names(client, session, SKILLS, &["greet"]).await;
         let greet = child(client, session, SKILLS, "greet");
-        assert_eq!(greet["description"], "Greets people.");
+        assert_eq!(greet["description"], "Greets guests.");
         assert_eq!(greet["disableUserInvocation"], true);
         assert_eq!(greet.get("disableModelInvocation"), None);
         client.caught_up().await;

@@ -33,7 +33,7 @@ async fn furnished(beside: &Workspace) -> HostProcess {
         "[customizations]\nplugins = [{:?}]",
         beside.path("tools").display().to_string()
     );
-    // Nobody browses: only what the session shows is open.
+    // Without browsing, only the customizations of the session can be read.
     let closed = "[resources]\nbrowse = \"deny\"";
     let options = options().setting("view_token_file = \"view\"").setting(&setting);
     let host = HostProcess::start(options.setting(closed)).await;

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::durable::{chosen, options};
 
-/// Every session of these that is there can be joined, becomes ready, works, and is listed from then on. Those who left
-/// may be heard only now, so it is looked for them until nothing is added.
+/// Every one of these sessions that exists can be joined, becomes ready, works, and is listed from then on. The host
+/// may notice closed connections only now, so the sessions are counted until none is added.
 async fn assert_whole(host: &HostProcess, wanted: &[String]) -> Vec<String> {
     let reader = OfficialClient::connect(host.address(), "reader").await;
     let mut whole: Vec<String> = Vec::new();

@@ -44,7 +44,9 @@ async fn sessions_that_changed_after_they_were_chosen_stay() {
 
     let client = OfficialClient::connect(host.address(), "again").await;
     client.join(SESSION).await;
-    let refusal = dispose_if(&mut tidy, only_if).await.expect_err("somebody looks at it");
+    let refusal = dispose_if(&mut tidy, only_if)
+        .await
+        .expect_err("a client is subscribed to it");
     assert!(refusal.message.contains("is in use"), "{refusal:?}");
     client
         .dispatch(

@@ -71,7 +71,7 @@ async fn f24_a_removed_socket_does_not_affect_connected_clients() {
     }
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o000)).expect("permitted");
     if std::fs::read_dir(&data).is_ok() {
-        println!("a directory without permissions is no obstacle to whoever runs this; only what is in the way is");
+        println!("the user of this test ignores permissions (root?): only the blocked path is tested");
     }
     assert!(by_socket(&path).await.is_err(), "new ones fail at once");
     inside.run_turn(&uris.chat, "t1", "still here").await;

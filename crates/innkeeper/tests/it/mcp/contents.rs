@@ -270,7 +270,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
         "{warned}"
     );
 
-    // Nobody could read what is larger than this; a host that runs does not keep it either.
+    // A blob larger than this could not be read; a running host does not store it either.
     let config = file("short.toml", "[limits]\nresource_bytes = 2500000\n");
     let short = sessions(&place.path().join("short"), &["import", &whole, "--config", &config]);
     assert!(done(&short).contains("1 kept results"), "{short:?}");

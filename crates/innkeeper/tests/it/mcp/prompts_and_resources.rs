@@ -51,7 +51,10 @@ async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
         "the person's own words as well: {asked}"
     );
     let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
-    assert_eq!(turn.message.text, "/odd:welcome Ada", "people see what they typed");
+    assert_eq!(
+        turn.message.text, "/odd:welcome Ada",
+        "users see the message that they typed"
+    );
     // Two megabytes are not.
     scene.say("t2", "/odd:big").await;
     let asked = model.requests().pop().expect("something was asked").body.to_string();

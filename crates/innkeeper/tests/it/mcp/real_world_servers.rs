@@ -66,7 +66,7 @@ async fn mcp12_numbers_reach_server_and_model_digit_by_digit() {
     assert_eq!(told, [r#"{"z":123456789012345678901234567890,"a":110000.00000000001}"#]);
     let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
     let call = tool_calls_of(&turn).remove(0);
-    assert_eq!(call["toolInput"], json!(compact), "people see what is sent");
+    assert_eq!(call["toolInput"], json!(compact), "users see the input that is sent");
     let sent = call["content"][0]["text"].as_str().expect("text");
     assert!(sent.contains(&format!(r#""arguments":{compact}"#)), "{sent}");
     let turn = scene.client.turn_end(&scene.uris.chat, "t2").await;

@@ -53,7 +53,7 @@ async fn mcp12_sampling_shows_the_request_and_can_be_allowed_for_the_session() {
     for part in ["The tour guide answers", "Name a colour.", "assistant", "endTurn"] {
         assert!(answer.contains(part), "{part} in {answer}");
     }
-    // Nobody is asked any more, until the server is another one.
+    // No question is asked any more, until the server is another one.
     let answer = scene.call("t2", &format!("odd sample {}", wish())).await;
     assert!(answer.contains("The tour guide answers"), "{answer}");
     scene.demand("Stop").await;
@@ -99,7 +99,7 @@ async fn mcp12_sampling_the_session_s_model_answers_and_the_turn_pays_for_it() {
     scene.client.start_turn(&scene.uris.chat, "t1", "Ask.").await;
     scene.allow_call().await;
     let wait = scene.client.wait_for(&scene.uris.session, "chatInput").await;
-    assert_eq!(model.requests().len(), 1, "nothing is asked before people allow it");
+    assert_eq!(model.requests().len(), 1, "no request is sent before a user allows it");
     scene.reply(&wait, "accept", false).await;
     assert_eq!(scene.ending("t1").await, "Done.");
     let asked = model.requests();

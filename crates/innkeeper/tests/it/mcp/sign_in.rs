@@ -222,7 +222,7 @@ async fn mcp05_stopping_a_server_ends_its_pending_sign_ins() {
     assert_eq!(call["success"], false, "{call}");
     assert_eq!(
         call["error"]["message"],
-        "the MCP server was stopped while people were asked to sign in to it"
+        "the MCP server was stopped while users were asked to sign in to it"
     );
     inn.scene.named_is("far", "stopped").await;
     inn.scene.client.nothing_waits(&inn.scene.uris.session).await;
@@ -364,7 +364,10 @@ async fn auth05_auth11_a_token_is_too_narrow_or_taken_back() {
     let back = json!({ "channel": "ahp-root://", "resource": granted.resource, "token": "" });
     let _: Value = client.request("authenticate", back).await.expect("taken back");
     let needed = inn.needed("far").await;
-    assert_eq!(needed["reason"], "required", "whoever signs out begins again");
+    assert_eq!(
+        needed["reason"], "required",
+        "a user who signs out has to sign in again"
+    );
     give(client, &User::default().sign_in(&needed).await).await;
     inn.scene.named_is("far", "ready").await;
     let words = inn.scene.call("t1", "far read {}").await;

@@ -25,7 +25,7 @@ impl Bystanders {
         Self { inn, other, memory }
     }
 
-    /// Nobody else was harmed.
+    /// No other server was harmed.
     async fn is_unharmed(&self, room: &Room<'_>) {
         let turn = self
             .inn
@@ -131,7 +131,7 @@ async fn mcp02_a_server_whose_tools_change_all_the_time_is_not_published_all_the
     };
     let actions = room.client.view().actions_on(&room.uris.session);
     let news: Vec<&Value> = actions.iter().skip(before).filter(about_servers).collect();
-    assert!(news.is_empty(), "nothing that people see has changed: {news:?}");
+    assert!(news.is_empty(), "no visible state has changed: {news:?}");
     scene.is_unharmed(&room).await;
 }
 

@@ -104,7 +104,7 @@ async fn cus08_every_scope_switches_servers_off_and_on() {
         .await;
     first.server_is("odd", "ready").await;
     assert_eq!(inn.place.pids().len(), 1, "it was there all the time");
-    // Of a whole workspace, and of the whole host.
+    // The enablement for a whole workspace, and for the whole host.
     let workspace = |enabled| json!([{ "kind": "workspace", "uri": inn.place.uri(), "enabled": enabled }]);
     let global = |enabled| json!([{ "kind": "global", "enabled": enabled }]);
     for (count, (off, on)) in [(workspace(false), workspace(true)), (global(false), global(true))]

@@ -82,7 +82,7 @@ impl TestDirectory {
         self.pids().into_iter().filter(|pid| lives(*pid)).count()
     }
 
-    /// Waits until so many live. Nobody tells when a process is gone.
+    /// Polls until so many processes live, because no event reports the end of a process.
     pub(crate) async fn until_living(&self, count: usize) {
         let waiting = async {
             while self.living() != count {

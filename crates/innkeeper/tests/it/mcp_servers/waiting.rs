@@ -50,7 +50,7 @@ async fn mcp03_mcp06_a_turn_waits_for_a_silent_server_until_it_is_cancelled() {
     room.demand("odd", "Background").await;
     room.client.turn_end(chat, "t1").await;
     assert!(starts_by_itself(&room.server("odd")), "it goes on starting");
-    // Nobody waits for it any more, and it can still be stopped.
+    // No turn waits for it any more, and it can still be stopped.
     room.say("t2", "hello again").await;
     room.demand("odd", "Stop").await;
     room.server_is("odd", "stopped").await;

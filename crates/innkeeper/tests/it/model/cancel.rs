@@ -84,7 +84,7 @@ async fn a_turn_is_cancelled_in_the_pause_before_another_try() {
     stage.start_turn("t1", "Begin.").await;
     stage
         .client
-        .until("people see the pause", |view| {
+        .until("users see the pause", |view| {
             let activity = view.chat(&stage.uris.chat).and_then(|chat| chat.activity.clone());
             activity.is_some_and(|activity| activity.contains("Trying again in"))
         })

@@ -62,7 +62,7 @@ async fn res03_both_sides_of_a_change_are_snapshots_that_outlive_the_file_and_th
     let asked = &wait["toolCall"]["edits"]["items"][0];
     assert_eq!(content(&stage.client, &asked["before"]).await, "one");
     assert_eq!(content(&stage.client, &asked["after"]).await, "two");
-    assert_eq!(stage.read(NAME), "one", "nothing is written before somebody agrees");
+    assert_eq!(stage.read(NAME), "one", "nothing is written before a user approves it");
     // A client without a subscription reads nothing, and no client can write there.
     let mut stranger = RawClient::initialized(stage.host.address(), "stranger").await;
     let uri = &asked["after"]["content"]["uri"];

@@ -110,7 +110,7 @@ async fn auth09_a_token_that_is_refused_is_asked_for_again_and_the_turn_goes_on_
     let (kind, message, resumable) = error_of(&turn).expect("an error");
     assert_eq!((kind.as_str(), resumable), ("auth", true), "{message}");
     client
-        .until("somebody is asked for a key", |view| {
+        .until("the client is asked for a key", |view| {
             let told = format!("{:?}", view.notifications);
             told.contains("AuthRequired") && told.contains(&server.url())
         })

@@ -135,7 +135,7 @@ async fn res01_res15_res16_outside_paths_are_denied_with_the_request_to_send() {
     let (_other, other) = crate::resources::files::project();
     client.create_session_in("files", &uri).await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    // Nobody reaches the files of a session that it does not use.
+    // A client cannot reach the files of a session that it does not use.
     let outside = raw
         .call("resourceRead", json!({ "uri": format!("{uri}/notes.md") }))
         .await

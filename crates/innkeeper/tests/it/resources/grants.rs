@@ -124,7 +124,7 @@ async fn grants(host: &HostProcess, args: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// People decide at a terminal what clients ask for.
+/// A user decides at a terminal about the grants that clients request.
 #[tokio::test]
 async fn res14_res15_grants_are_listed_given_and_taken_back_at_the_command_line() {
     let (host, drive, _) = start_with_scopes().await;

@@ -79,7 +79,7 @@ async fn a_session_shows_and_follows_its_branch_and_changes() {
         (changes.additions, changes.deletions, changes.files),
         (Some(2), Some(0), Some(2))
     );
-    // Nobody has to do anything in the session for what Git does itself.
+    // A change by Git itself is seen without any activity in the session.
     git(repository.path(), &["checkout", "--quiet", "-b", "topic"]);
     until_git(&client, &uris.session, "the new branch is shown", |git| {
         git["branchName"] == "topic"

@@ -206,8 +206,8 @@ async fn wch01_a_watch_is_gated_like_reading() {
     client.refusal(1).await;
 }
 
-/// Somebody subscribes to a watch and reads nothing any more. It is given up; whoever reads hears of
-/// everything, and the rest of the host goes on.
+/// A client subscribes to a watch and stops reading. Its connection is closed; the other subscribers get every change,
+/// and the rest of the host works on.
 #[tokio::test]
 async fn wch05_lesson_14_a_listener_that_reads_nothing_costs_the_others_nothing() {
     let options = options().flags(&["--log", "info,innkeeper_host=debug"]);

@@ -163,7 +163,7 @@ async fn cht06_cht07_cht08_a_side_chat_gets_its_source_and_does_not_show_it() {
     );
     let words = memories(&client, SECOND).await;
     assert!(words.contains("0 lorem"), "{words}");
-    // Of a turn that still runs, whose later words do not matter.
+    // The fork of a turn that still runs, whose later text does not matter.
     client.start_turn(&uris.chat, "t2", "/stream 1000000 1").await;
     client.running_text(&uris.chat, 64).await;
     let source = json!({ "kind": "sideChat", "chat": uris.chat, "turnId": "t2" });

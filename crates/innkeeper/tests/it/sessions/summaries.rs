@@ -263,7 +263,7 @@ async fn root10_the_list_is_in_the_order_of_the_latest_change_of_any_chat() {
     client.assert_converged().await;
 }
 
-/// Nobody asked for it: something goes on after the turn has ended (lesson 23).
+/// Background work goes on after the turn has ended (lesson 23).
 #[tokio::test]
 async fn lesson_23_work_without_a_turn_shows_while_it_lasts_and_ends() {
     let (_host, client) = start_with_client().await;

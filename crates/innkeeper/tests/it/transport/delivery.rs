@@ -116,7 +116,7 @@ async fn p_7_a_reader_that_is_slow_but_reads_gets_a_large_answer_in_the_end() {
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("mobile").await;
     client.run_turn(&uris.chat, "t1", "/stream 1500 0 8000").await;
-    // Somebody on a thin line: the whole answer takes many times as long as a single byte may take.
+    // A client on a slow connection: the whole answer takes many times as long as a single byte may take.
     let (mut line, far_end) = tokio::io::duplex(64 << 10);
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(64 << 10).expect("a small buffer");

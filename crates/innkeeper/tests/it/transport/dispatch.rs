@@ -88,12 +88,12 @@ async fn act_10_an_active_client_leaves_when_it_unsubscribes_and_stays_through_a
 async fn dsp_09_a_client_id_that_is_not_the_dispatchers_is_refused() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("spoof").await;
-    client.dispatch(&uris.session, announcement("somebody-else")).await;
+    client.dispatch(&uris.session, announcement("another-client")).await;
     assert_eq!(
         client.refusal(1).await,
         "a client may only announce itself: activeClient.clientId is not the dispatcher's"
     );
-    let removal = json!({ "type": "session/activeClientRemoved", "clientId": "somebody-else" });
+    let removal = json!({ "type": "session/activeClientRemoved", "clientId": "another-client" });
     client.dispatch(&uris.session, removal).await;
     assert_eq!(
         client.refusal(2).await,
@@ -101,7 +101,7 @@ async fn dsp_09_a_client_id_that_is_not_the_dispatchers_is_refused() {
     );
     let create = json!({
         "channel": "ahp-session:/spoofed",
-        "activeClient": { "clientId": "somebody-else", "tools": [] },
+        "activeClient": { "clientId": "another-client", "tools": [] },
     });
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     let refused = raw.call("createSession", create).await.expect_err("refused");

@@ -162,7 +162,11 @@ async fn t_18_sockets_without_a_credential_are_bounded_apart_from_the_others() {
     let address = host.address().authority();
     let silent = [TcpStream::connect(address).await, TcpStream::connect(address).await];
     assert_eq!(get(host.address(), "/healthz", &[]).await.status, 503);
-    client.client().ping().await.expect("whoever is in stays in");
+    client
+        .client()
+        .ping()
+        .await
+        .expect("a connected client stays connected");
     drop(silent);
     let mut tries = 0;
     while get(host.address(), "/healthz", &[]).await.status != 200 {

@@ -130,7 +130,7 @@ async fn act_03_a_client_announces_only_itself_and_each_tool_once() {
     let uris = client.create_session("announce").await;
     for (number, (action, reason)) in [
         (
-            offer("somebody", &["open"]),
+            offer("another-client", &["open"]),
             "a client may only announce itself: activeClient.clientId is not the dispatcher's",
         ),
         (
@@ -142,7 +142,7 @@ async fn act_03_a_client_announces_only_itself_and_each_tool_once() {
             "activeClient.tools[0].name: has between 1 and 256 bytes",
         ),
         (
-            json!({ "type": "session/activeClientRemoved", "clientId": "somebody" }),
+            json!({ "type": "session/activeClientRemoved", "clientId": "another-client" }),
             "a client may only remove itself: clientId is not the dispatcher's",
         ),
     ]
@@ -199,7 +199,7 @@ async fn tool_20_an_owner_that_does_not_know_its_tool_denies_it_and_the_call_fai
     let (_host, owner, witness, uris) = stage(30_000).await;
     owner.start_turn(&uris.chat, "t1", CALL).await;
     let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
-    // Nobody but the owner can deny what runs already.
+    // Only the owner can deny a call that runs already.
     witness.decide(&wait, json!({ "approved": false })).await;
     assert_eq!(
         witness.refusal(1).await,

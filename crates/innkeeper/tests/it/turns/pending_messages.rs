@@ -135,7 +135,7 @@ async fn lesson_25_removed_or_edited_pending_messages_are_not_sent_as_before() {
     }
     let chat = client.chat(&uris.chat);
     let actions = client.view().actions.clone();
-    // Whatever was accepted as taken back did not become a turn afterwards.
+    // A message that was taken back did not become a turn afterwards.
     let mut is_queued = false;
     for envelope in &actions {
         if envelope.channel != uris.chat || envelope.rejection_reason.is_some() {
@@ -249,7 +249,7 @@ async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
     }
     let mut sent = 0;
     let mut refused = 0;
-    // Somebody keeps pressing "send"; each is either a turn of its own or refused in words.
+    // A user keeps pressing "send"; each message is either a turn of its own or refused with a reason.
     while refused + sent < 12 {
         let turn = format!("x{}", refused + sent);
         other.start_turn(&uris.chat, &turn, "/stream 1").await;

@@ -154,7 +154,7 @@ async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client_as_it_is_ship
         .await
         .expect("initialized");
     let (_, mut events) = client.subscribe(uris.chat.clone()).await.expect("subscribed");
-    // Nobody reads the events while they come.
+    // The events are not read while they come.
     driver.run_turn(&uris.chat, "t1", "/stream 5000 0 16").await;
     let mut received = 0;
     loop {

@@ -216,8 +216,8 @@ async fn pend_04_lesson_26_steering_reaches_the_running_agent_word_by_word() {
     client.assert_converged().await;
 }
 
-/// Nobody but the agent has started this turn, and nobody is waiting for it (LESSON-23): it shows, on the session as
-/// well, and when it ends everything says so.
+/// The agent itself started this turn, and no client waits for it (LESSON-23): it shows, on the session as well, and
+/// every state is updated when it ends.
 #[tokio::test]
 async fn lesson_23_a_turn_that_an_agent_starts_by_itself_shows_and_ends() {
     let (host, client) = start_with_client().await;

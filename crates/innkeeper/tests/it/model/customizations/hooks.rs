@@ -345,7 +345,7 @@ async fn a_hook_of_the_user_sends_the_model_on_and_changes_an_input() {
     ];
     let home = [(".claude/settings.json", &*hooks.to_string())];
     let (stage, _home) = stage(&[], &home, script).await;
-    // Nobody is asked, because the user's own hook allows it.
+    // No confirmation is needed, because the user's own hook approves it.
     let turn = stage.run_turn("t1", "Write it.").await;
     assert_eq!(turn.state, TurnState::Complete, "{:#?}", turn.response_parts);
     assert!(markdown(&turn.response_parts).ends_with("Tested, too."));

@@ -148,7 +148,7 @@ async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> 
     match answer.revoked {
         0 => Err(
             Failure::new(Kind::Rejected, format!("nothing like that is allowed {place}"))
-                .hint("`innkeeper approvals` lists what is allowed, and where"),
+                .hint("`innkeeper approvals` lists the approvals and their sessions"),
         ),
         1 => {
             note(&format!("1 approval was taken back {place}."));

@@ -129,7 +129,7 @@ fn only_request(requested: Vec<Grant>, client: Option<&str>) -> Result<Grant, Fa
     let problem = match (fitting.len(), fitting.pop()) {
         (1, Some(only)) => return Ok(only),
         (0, _) => "no client like that asks for anything",
-        _ => "several things are asked for, and it is not clear which one is meant",
+        _ => "several requests are open, and the command does not say which one to answer",
     };
     Err(Failure::new(Kind::Rejected, problem)
         .hint("`innkeeper grants` lists the requests; name the client and the path"))

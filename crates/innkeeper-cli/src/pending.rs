@@ -411,8 +411,12 @@ fn answers(request: &ChatInputRequest, words: &[String]) -> Result<HashMap<Strin
         let Some(question) = questions.iter().find(|question| question_id(question) == Some(id)) else {
             return Err(Failure::new(Kind::Usage, format!("there is no question {id:?}")).hint(known()));
         };
-        let value = value(question, text)
-            .ok_or_else(|| Failure::new(Kind::Usage, format!("{text:?} is no answer to the question {id:?}")))?;
+        let value = value(question, text).ok_or_else(|| {
+            Failure::new(
+                Kind::Usage,
+                format!("{text:?} is not a valid answer to the question {id:?}"),
+            )
+        })?;
         answers.insert(id.to_owned(), ChatInputAnswer::Submitted(ChatInputAnswered { value }));
     }
     Ok(answers)

@@ -219,7 +219,7 @@ impl CommandHooks {
         let (mut chosen, mut notices, mut known) = (Vec::new(), Vec::new(), HashSet::new());
         if self.surplus > 0 {
             let notice = format!(
-                "{} hooks never run: a session uses {MAX_HOOKS} at most, people's own first.",
+                "{} hooks never run: a session uses {MAX_HOOKS} at most, the user's own first.",
                 self.surplus
             );
             notices.extend(self.once(notice));

@@ -126,15 +126,12 @@ impl KeptContents {
                 stays
             });
             gone.iter().try_for_each(|session| {
-                tracing::info!(
-                    directory = session,
-                    "what was kept for a session that is gone is removed"
-                );
+                tracing::info!(directory = session, "blobs of a disposed session are removed");
                 fs::remove_dir_all(inner.directory.join(session)).or_else(fine_if_gone)
             })
         });
         if let Err(problem) = swept.await {
-            tracing::warn!(problem, "what is kept for sessions could not be looked through");
+            tracing::warn!(problem, "the directory of blobs could not be listed");
         }
     }
 
@@ -208,7 +205,7 @@ impl Contents for KeptContents {
             Self::remove(&inner.directory, &session)
         });
         if let Err(problem) = forgotten.await {
-            tracing::warn!(problem, "what was kept for a session that is gone could not be removed");
+            tracing::warn!(problem, "blobs of a disposed session could not be removed");
         }
     }
 }
@@ -315,7 +312,7 @@ impl Inner {
             total -= entry.bytes;
             let path = self.directory.join(&entry.session).join(&entry.name);
             if let Err(error) = fs::remove_file(&path).or_else(fine_if_gone) {
-                tracing::warn!(%error, "a content that is kept no more could not be removed");
+                tracing::warn!(%error, "an old blob could not be removed");
             }
             false
         });

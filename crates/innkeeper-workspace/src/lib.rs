@@ -83,7 +83,7 @@ impl Default for Workspace {
 impl Files for Workspace {
     async fn check_directory(&self, uri: &str) -> Result<(), String> {
         let Some(path) = uri::to_path(uri) else {
-            return Err("names no directory of this machine".to_owned());
+            return Err("is not the URI of a directory on this host".to_owned());
         };
         let looking = tokio::task::spawn_blocking(move || std::fs::metadata(path));
         match looking.await {
@@ -92,8 +92,8 @@ impl Files for Workspace {
             Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err("there is no such directory on this host; create it, or choose another".to_owned())
             }
-            Ok(Err(error)) => Err(format!("cannot be looked into: {error}")),
-            Err(error) => Err(format!("looking for it failed: {error}")),
+            Ok(Err(error)) => Err(format!("cannot be opened: {error}")),
+            Err(error) => Err(format!("the check failed: {error}")),
         }
     }
 

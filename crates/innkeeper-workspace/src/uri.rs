@@ -24,7 +24,7 @@ pub(crate) fn to_exact_path(field: &'static str, uri: &str) -> Result<PathBuf, R
     let url = Url::parse(uri).map_err(|error| invalid(&format!("is not a URI: {error}")))?;
     if url.scheme() != "file" {
         let problem = format!(
-            "there is no {uri:.200} here: this host serves file: and data: URIs, and what the sessions that you see show"
+            "there is no {uri:.200} here: this host serves file: and data: URIs, and the customizations of sessions that you see"
         );
         return Err(ResourceError::NotFound(problem));
     }

@@ -69,7 +69,7 @@ fn workspace(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let full = full_path(path).map_err(|error| unusable(&error.to_string()))?;
     match std::fs::metadata(&full) {
         Ok(found) if found.is_dir() => Ok(full),
-        Ok(_) => Err(unusable("it is no directory")),
+        Ok(_) => Err(unusable("it is not a directory")),
         Err(error) => Err(unusable(&error.to_string())),
     }
 }

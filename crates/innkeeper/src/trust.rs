@@ -26,7 +26,7 @@ pub(crate) fn run(args: TrustArgs) -> Result<(), Failure> {
             let count = file.change_verdict(&place, Verdict::Trusted);
             let count = count.map_err(|error| unusable(&file, &error))?;
             note(&format!(
-                "{place} may run what it was asked about ({}). Whatever changes there is asked about again.",
+                "{place} may run the listed commands ({}). After any change there you are asked again.",
                 pieces(count)
             ));
             Ok(())
@@ -81,7 +81,7 @@ fn find(args: &TrustTargetArgs) -> Result<(TrustFile, String), Failure> {
         Some(place) => Ok((file, place)),
         None => Err(
             Failure::new(Kind::Rejected, format!("there is no trust request for {asked}")).hint(
-                "`innkeeper trust` lists what was asked; a session asks when a hook or an MCP server would run for the first time",
+                "`innkeeper trust` lists the requests; a session asks when a hook or an MCP server would run for the first time",
             ),
         ),
     }
@@ -101,7 +101,7 @@ fn list(args: &TrustListArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if decisions.is_empty() {
-        note("Nobody was asked yet whether hooks or MCP servers of a workspace or a plugin may run.");
+        note("No workspace or plugin has asked for trust yet: none of their hooks or MCP servers was about to run.");
         return Ok(());
     }
     output.show(&decisions.iter().map(in_words).collect::<String>())

@@ -306,7 +306,7 @@ async fn run_change(
         let input: Value = match serde_json::from_str(edited) {
             Ok(input) => input,
             Err(error) => {
-                let problem = format!("the person edited the input, and it is no JSON any more: {error}");
+                let problem = format!("the user's edited input is not valid JSON: {error}");
                 return outcome::finish(call, &attempt, Err(problem)).await;
             }
         };

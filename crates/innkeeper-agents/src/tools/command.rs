@@ -351,7 +351,7 @@ async fn complete(
                 None => signal(*status),
             };
             if *left_running {
-                how.push_str("; what it left running in the background was ended");
+                how.push_str("; processes that it left in the background were killed");
             }
             (status.success(), how)
         }

@@ -54,7 +54,7 @@ fn plan(input: &Value, places: &WorkingDirectories, limits: &ToolLimits) -> Resu
     }
     let place = places.existing(path)?;
     let Some(before) = change::read_current(&place, limits)? else {
-        return Err(format!("there is no {} any more", place.quoted()));
+        return Err(format!("{} no longer exists", place.quoted()));
     };
     let Some(text) = Text::of(&before) else {
         return Err(format!("{} is not UTF-8 text and cannot be edited", place.quoted()));

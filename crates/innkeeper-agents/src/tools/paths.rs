@@ -154,7 +154,7 @@ impl WorkingDirectories {
 
     fn outside(&self, path: &str) -> String {
         format!(
-            "{} is outside the session's working directories ({}): only what is inside can be touched",
+            "{} is outside the session's working directories ({}): only files inside them can be used",
             quoted(path),
             self.names()
         )
@@ -303,7 +303,7 @@ impl ToolPath {
             return format!("{} leads outside the session's working directories", self.quoted());
         }
         match error.kind() {
-            ErrorKind::NotFound => format!("there is no {} any more", self.quoted()),
+            ErrorKind::NotFound => format!("{} no longer exists", self.quoted()),
             ErrorKind::PermissionDenied => format!("the host may not open {} (permission denied)", self.quoted()),
             _ => format!("{} cannot be opened: {error}", self.quoted()),
         }

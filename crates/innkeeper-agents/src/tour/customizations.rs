@@ -13,7 +13,7 @@ const MOST: usize = 100;
 pub(super) fn overview(turn: &TurnInput) -> String {
     let given = &turn.customizations;
     if !given.is_known() {
-        return "Nobody looks for customizations on this host, so I was given none.\n".to_owned();
+        return "This host has no discovery of customizations, so I have none.\n".to_owned();
     }
     let mut text = String::new();
     let skills = given.skills().map(|skill| {

@@ -148,7 +148,7 @@ impl Target {
             .hint("wait a minute, then try again with the right token"),
             _ => Failure::new(
                 Kind::Unreachable,
-                format!("{name} responds, but is no host or is overloaded ({status})"),
+                format!("{name} responds, but is not a host or is overloaded ({status})"),
             )
             .hint("correct the address, or try again later"),
         }

@@ -90,7 +90,7 @@ impl SessionTarget {
             ),
             None => Failure::new(
                 Kind::Usage,
-                "that host is on another machine, so the current directory does not say which session is meant",
+                "that host is on another machine, so the current directory does not select a session",
             )
             .hint("name a session or a directory there with --session; `innkeeper sessions` with the same --url lists them"),
         }
@@ -177,7 +177,7 @@ impl Session {
                     return Ok(envelope);
                 }
                 SubscriptionEvent::SessionRemoved(removed) if removed.session == self.uri => {
-                    return Err(Failure::new(Kind::Rejected, "the session was disposed of meanwhile"));
+                    return Err(Failure::new(Kind::Rejected, "the session was disposed"));
                 }
                 _ => {}
             }

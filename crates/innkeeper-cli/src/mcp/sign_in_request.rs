@@ -202,7 +202,7 @@ impl SignInRequest {
         let name = one_line(&self.needed.name, 200);
         let found = find(state, &self.server).ok().flatten();
         let Some(listed) = found else {
-            return SignInOutcome::Failed(Failure::new(Kind::Unexpected, format!("{name} was removed meanwhile")));
+            return SignInOutcome::Failed(Failure::new(Kind::Unexpected, format!("{name} was removed")));
         };
         let now = &listed.server.state;
         match now {

@@ -48,7 +48,7 @@ pub(super) async fn start(dir: &DataDir, args: McpServerArgs) -> Result<(), Fail
         .await?;
     connection.close().await;
     match find(&session.state, &id)? {
-        None => Err(Failure::new(Kind::Unexpected, "the server was removed meanwhile")),
+        None => Err(Failure::new(Kind::Unexpected, "the server was removed")),
         Some(server) => match server.failure_in(SessionLifetime::Persistent, &NextCommand::at(&args.session.connect)) {
             Some(failure) => Err(failure),
             None => say(&args, "is ready"),

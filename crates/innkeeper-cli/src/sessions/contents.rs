@@ -74,7 +74,7 @@ pub(super) async fn import(
     backend: &mut impl SessionBackend,
 ) -> Result<usize, Failure> {
     let incomplete = || {
-        let text = format!("the file is not complete: results kept beside {session} are missing in it");
+        let text = format!("the file is incomplete: it lacks stored results of {session}");
         Failure::new(Kind::Rejected, text).hint("the session itself was imported; delete it before you try again")
     };
     let (mut imported, mut read) = (0, 0);
@@ -130,7 +130,7 @@ impl LeftOut {
         for (why, count) in &self.0 {
             let session = one_line(session, 200);
             warn(&format!(
-                "{count} results kept beside {session} are left out, and references to them lead nowhere: {why}"
+                "{count} stored results of {session} are left out, and references to them will not open: {why}"
             ));
         }
     }

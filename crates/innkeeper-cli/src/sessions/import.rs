@@ -63,7 +63,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
 fn show(imported: &ImportedSession, contents: Option<&usize>) -> Result<(), Failure> {
     let contents = match contents {
         None | Some(0) => String::new(),
-        Some(count) => format!(", {count} kept results"),
+        Some(count) => format!(", {count} stored results"),
     };
     let ImportedSession {
         session, chats, turns, ..

@@ -276,10 +276,10 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(Failure::new(format!(
-            "its copy cannot be kept ({}): check the data directory",
+            "its copy cannot be stored ({}): check the data directory",
             error.kind()
         ))),
-        Err(_) => Err(Failure::new("its copy cannot be kept")),
+        Err(_) => Err(Failure::new("its copy cannot be stored")),
     }
 }
 

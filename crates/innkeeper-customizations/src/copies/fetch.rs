@@ -149,7 +149,7 @@ impl<'a> Fetch<'a> {
         for ClientEntry { name, is_directory } in listed {
             if !names::is_plain(&name) {
                 let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-                let why = format!("{} lists `{shown}`, which is no name of a file", directory.name);
+                let why = format!("{} lists `{shown}`, which is not a valid file name", directory.name);
                 return Err(Failure::new(why));
             }
             if names::is_left_out(&name) {
@@ -240,7 +240,7 @@ fn is_program(bytes: &[u8]) -> bool {
 
 fn cannot_keep(error: &std::io::Error) -> Failure {
     Failure::new(format!(
-        "its copy cannot be kept ({}): check the data directory",
+        "its copy cannot be stored ({}): check the data directory",
         error.kind()
     ))
 }

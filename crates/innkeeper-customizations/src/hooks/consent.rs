@@ -171,7 +171,7 @@ pub(super) async fn ask(
 /// The user agreed to the contents that were shown, and not to the contents of now.
 async fn unchanged(files: &[SourcedHooks], shown: &Contents) -> Result<Consent, String> {
     if look(files).await?.digest() != shown.digest() {
-        return Err("what would run changed while people were asked, so it is not run".to_owned());
+        return Err("the commands changed while the question was open, so they are not run".to_owned());
     }
     Ok(Consent::Given)
 }
@@ -212,7 +212,7 @@ fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, status: 
          again. Let them run only if you know where they come from.\n"
     );
     if let TrustStatus::Changed { now, before } = status {
-        message.push_str("\nThey are no longer what you decided about. New or different:\n");
+        message.push_str("\nThey have changed since your decision. New or different:\n");
         list(&mut message, now.iter().map(String::as_str), usize::MAX);
         message.push_str("\nGone, or different before:\n");
         list(&mut message, before.iter().map(String::as_str), MAX_GONE);

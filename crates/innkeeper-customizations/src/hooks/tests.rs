@@ -558,7 +558,7 @@ async fn p12_a_yes_from_another_client_covers_the_shown_contents() {
     assert_eq!(answered().await, Ok(Consent::Given));
     workshop.write("stop.sh", "echo evil");
     let why = answered().await.unwrap_err();
-    assert!(why.contains("changed while people were asked"), "{why}");
+    assert!(why.contains("changed while the question was open"), "{why}");
 }
 
 #[tokio::test]

@@ -209,11 +209,11 @@ impl OnePlace {
             TrustStatus::Trusted => return Ok(()),
             TrustStatus::Refused => {
                 return Err(format!(
-                    "people did not allow the MCP servers of {place}; `innkeeper trust allow` with that place allows them"
+                    "the user did not allow the MCP servers of {place}; `innkeeper trust allow` with that path allows them"
                 ));
             }
-            TrustStatus::Unknown => "nobody has allowed the MCP servers of",
-            TrustStatus::Changed { .. } => "what was allowed has changed since in",
+            TrustStatus::Unknown => "no user has allowed the MCP servers of",
+            TrustStatus::Changed { .. } => "the MCP servers changed since they were allowed in",
         };
         self.note(&look.contents).map_err(|error| error.to_string())?;
         Err(format!(
@@ -251,7 +251,7 @@ impl OnePlace {
         let look = self.look()?;
         // A user decides about what the question showed, and not about what is there by now.
         if look.contents.digest() != question.digest {
-            return Err("what they would run changed while the question was open, so it was not allowed".to_owned());
+            return Err("their commands changed while the question was open, so they were not allowed".to_owned());
         }
         let verdict = match decision {
             TrustDecision::Allow => Verdict::Trusted,
@@ -276,7 +276,7 @@ impl OnePlace {
         if let TrustStatus::Changed { now, before } = status {
             let gone = before.len();
             message.push_str(&format!(
-                "\nThey are no longer what was decided about. Entries that are gone or different: {gone}.\n"
+                "\nThey have changed since the decision. Entries that are gone or different: {gone}.\n"
             ));
             changed = now;
         }

@@ -72,7 +72,7 @@ impl EventSink {
         let contents = self.overflow.contents.as_ref()?;
         let file = format!("file:///{name}");
         let kept = contents.keep_file(&file, bytes, Some(content_type.to_owned())).await;
-        kept.inspect_err(|problem| tracing::warn!(problem, name, "a content could not be kept"))
+        kept.inspect_err(|problem| tracing::warn!(problem, name, "a blob could not be stored"))
             .ok()
     }
 
@@ -100,7 +100,7 @@ impl EventSink {
         match contents.keep_file(&side.uri, bytes, kind).await {
             Ok(reference) => side.content = reference.uri,
             Err(problem) => {
-                tracing::warn!(problem, "what a file was could not be kept");
+                tracing::warn!(problem, "the old content of a file could not be stored");
                 // Short content stays in the turn. Longer content is lost, and the turn says so.
                 if size > MOST_INLINE {
                     side.content = content::kept(&name, &side.uri);

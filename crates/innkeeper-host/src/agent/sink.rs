@@ -112,7 +112,7 @@ impl EventSink {
     pub async fn remember(&self, memory: serde_json::Value) -> Result<(), AgentError> {
         if memory.to_string().len() > MAX_MEMORY_BYTES {
             let message =
-                "the agent wants to remember more than 64 KiB about a chat; keep it elsewhere and remember where";
+                "the agent's memory of a chat is larger than 64 KiB; store it elsewhere and remember its location";
             return Err(AgentError::failed("memoryTooLarge", message));
         }
         self.send(AgentEvent::Remember(Box::new(memory))).await

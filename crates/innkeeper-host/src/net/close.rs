@@ -52,7 +52,7 @@ impl Close {
             Self::NotUtf8 => "text frames must be UTF-8",
             Self::TooLarge => "the message is larger than this host accepts",
             Self::Failed => "the host failed; see its log",
-            Self::Restarting => "the host starts again from what it kept; use reconnect",
+            Self::Restarting => "the host restarts from its journal; use reconnect",
             Self::TooSlow => "the client reads too slowly; use reconnect",
             Self::Silent => "pings went unanswered",
             Self::Gone => "closed",

@@ -213,7 +213,7 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> 
         Some(ContentUri::OfSession { session, name }) => (Some(session), name),
         Some(ContentUri::Kept(name)) => (None, name),
         None => {
-            let problem = format!("{uri:.200} is no content that this host keeps");
+            let problem = format!("{uri:.200} does not name a blob of this host");
             return Err(ResourceError::NotFound(problem));
         }
     };
@@ -260,13 +260,12 @@ pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usi
         return Err(ResourceError::Conflict(problem));
     }
     if content_type.as_deref().is_some_and(|text| !is_type(text)) {
-        let problem = format!(
-            "its media type is none that this host keeps: it has more than {MAX_TYPE_BYTES} bytes, or control characters"
-        );
+        let problem =
+            format!("its media type is not valid: it has more than {MAX_TYPE_BYTES} bytes, or control characters");
         return Err(ResourceError::Conflict(problem));
     }
     if content_name(&bytes, content_type.as_deref()) != name {
-        let problem = "it is not what its name says, so something changed it on its way".to_owned();
+        let problem = "its content does not match the hash in its name, so it was changed on the way".to_owned();
         return Err(ResourceError::Conflict(problem));
     }
     if u64::try_from(size).unwrap_or(u64::MAX) > contents.room() {

@@ -223,7 +223,7 @@ fn missing(records: usize) -> LogRecord {
         time_unix_nano: now(),
         severity: LogLevel::Warn.into(),
         scope: module_path!().into(),
-        body: format!("{records} log records were left out: they came faster than they could be told"),
+        body: format!("{records} log records were left out: they came faster than they could be sent"),
         attributes: vec![("left_out".into(), LogValue::Int(count))],
     }
 }

@@ -235,7 +235,7 @@ impl RunnerShared {
             {
                 tracing::warn!(
                     resource = taken.saved.resource,
-                    "the token was forgotten, but its authorization server could not be told"
+                    "the token was deleted, but could not be revoked at its authorization server"
                 );
             }
         });

@@ -120,16 +120,16 @@ pub struct Vault {
 #[derive(Debug, thiserror::Error)]
 pub enum VaultTrouble {
     /// The key does not exist.
-    #[error("the key of the kept tokens, {0}, is not there, so {1} cannot be opened")]
+    #[error("the key file {0} of the stored tokens is missing, so {1} cannot be decrypted")]
     NoKey(PathBuf, PathBuf),
     /// The key file does not contain a key.
-    #[error("{0} is no key of kept tokens")]
+    #[error("{0} is not a key file for stored tokens")]
     BadKey(PathBuf),
     /// A file cannot be used.
     #[error("{0} cannot be used ({1})")]
     Io(PathBuf, io::Error),
     /// The file cannot be decrypted with the key.
-    #[error("the kept tokens in {0} cannot be opened: {1}")]
+    #[error("the stored tokens in {0} cannot be decrypted: {1}")]
     Sealed(PathBuf, &'static str),
 }
 
@@ -164,7 +164,7 @@ impl Vault {
         let trouble = |what| VaultTrouble::Sealed(self.file.clone(), what);
         let document = seal::open(&key, &sealed).map_err(trouble)?;
         let document: Document =
-            serde_json::from_slice(&document).map_err(|_| trouble("what is in it cannot be understood"))?;
+            serde_json::from_slice(&document).map_err(|_| trouble("its content cannot be parsed"))?;
         Ok(document.tokens)
     }
 }
@@ -222,7 +222,7 @@ fn fitting(tokens: &[SavedToken], most: usize) -> io::Result<Vec<u8>> {
     }
     if kept < written.len() {
         let left = written.len() - kept;
-        tracing::warn!("{left} tokens of MCP servers are not kept, because together they are too large");
+        tracing::warn!("{left} tokens of MCP servers are not stored, because together they are too large");
     }
     document.extend_from_slice(b"]}");
     Ok(document)

@@ -225,7 +225,7 @@ impl<'r> Gathering<'r> {
             self.notes.info(
                 Code::FrontmatterFieldType,
                 path,
-                format!("`{key}` is no text, so the name of the file counts"),
+                format!("`{key}` is not a string, so the name of the file is used"),
             );
         }
         let name = fields.and_then(|fields| fields.line(key));

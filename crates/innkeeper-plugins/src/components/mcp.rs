@@ -184,7 +184,7 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
 /// Reads an entry as everybody but Agent Plugins writes it. Errors say what to do.
 fn read(entry: &Value) -> Result<Transport, String> {
     let Value::Object(fields) = entry else {
-        return Err("it is no object: give it a `command` or a `url`".to_owned());
+        return Err("it is not an object: give it a `command` or a `url`".to_owned());
     };
     let text = |key: &str| {
         let text = fields.get(key).and_then(Value::as_str).map(str::trim);

@@ -37,7 +37,7 @@ pub(crate) fn check_file(document: &Document<'_>) -> Result<(), String> {
 /// Reads an entry. Errors say what to do.
 pub(crate) fn read(name: &str, entry: &Value) -> Result<Transport, String> {
     let Value::Object(fields) = entry else {
-        return Err("it is no object: give it a `type`".to_owned());
+        return Err("it is not an object: give it a `type`".to_owned());
     };
     if name.trim().is_empty() {
         return Err("it has no name: give it one".to_owned());
@@ -117,7 +117,7 @@ fn is_list_of_texts(value: Option<&Value>) -> bool {
 fn remote(fields: &Map<String, Value>) -> Result<Remote, String> {
     closed(fields, &["type", "url", "headers"])?;
     let text = fields.get("url").and_then(Value::as_str).unwrap_or("");
-    let url = Url::parse(text).map_err(|_| "its `url` is no address: correct it".to_owned())?;
+    let url = Url::parse(text).map_err(|_| "its `url` is not a valid URL: correct it".to_owned())?;
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

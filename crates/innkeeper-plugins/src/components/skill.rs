@@ -270,13 +270,15 @@ pub(crate) fn note_missing(
         gathering.notes.warn(
             Code::FrontmatterMissing,
             path,
-            format!("has no head between `---` lines, so nobody knows when to use the {what}: add a `description`"),
+            format!(
+                "has no frontmatter between `---` lines, so no model knows when to use the {what}: add a `description`"
+            ),
         );
     } else if has_no_description {
         gathering.notes.warn(
             Code::DescriptionMissing,
             path,
-            format!("has no `description`, so nobody knows when to use the {what}: add one"),
+            format!("has no `description`, so no model knows when to use the {what}: add one"),
         );
     }
 }

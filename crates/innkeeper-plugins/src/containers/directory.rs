@@ -177,7 +177,7 @@ fn load_from(root: &ScanRoot, source: &DirectorySource) -> LoadedDirectory {
         gathering.notes.info(
             Code::WrongKind,
             ".",
-            "is or lies behind a link that leads nowhere, so nothing can be saved there: make what it leads to, or remove the link",
+            "is or lies behind a broken symlink, so nothing can be saved there: create its target, or remove the symlink",
         );
     }
     // A directory that is not there is as good as an empty one.

@@ -113,7 +113,7 @@ pub(crate) fn is_directory(location: &Location, notes: &mut Notes) -> bool {
             notes.warn(
                 Code::PathEscape,
                 &path,
-                "is a link out of the plugin and is not followed: copy what it leads to",
+                "is a symlink out of the plugin and is not followed: copy its target",
             );
             false
         }
@@ -125,7 +125,7 @@ pub(crate) fn is_directory(location: &Location, notes: &mut Notes) -> bool {
             notes.warn(
                 Code::WrongKind,
                 &path,
-                "is no directory, so what belongs there is not found: rename it",
+                "is not a directory, so its components are not found: rename it",
             );
             false
         }

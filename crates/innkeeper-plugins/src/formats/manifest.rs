@@ -125,7 +125,7 @@ fn declared(property: &ObjectProp<'_>, inline: Inline, path: &str, notes: &mut N
             for element in array.elements.iter().take(MAX_LIST_ITEMS) {
                 match element {
                     Node::StringLit(text) => declared.paths.push(text.value.to_string()),
-                    _ => odd("has an item that is no path"),
+                    _ => odd("has an item that is not a path"),
                 }
             }
         }
@@ -162,7 +162,7 @@ fn checked_text(document: &Document<'_>, field: &str, path: &str, notes: &mut No
             notes.info(
                 Code::ManifestFieldType,
                 path,
-                format!("`{field}` is no text and is left out: put it in quotes"),
+                format!("`{field}` is not a string and is left out: put it in quotes"),
             );
             None
         }

@@ -207,7 +207,7 @@ fn read_index(root: &ScanRoot, path: &Path, index: &Path, plugins: &mut Plugins,
             notes.warn(
                 Code::MarketplaceEntryInvalid,
                 &shown,
-                "has an entry that is no object, which is left out",
+                "has an entry that is not an object, which is left out",
             );
             continue;
         };

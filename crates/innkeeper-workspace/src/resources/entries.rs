@@ -136,7 +136,7 @@ pub(crate) fn make_directory(resource: &ResourcePath, forbidden: &Forbidden) -> 
             if data.is_ok_and(|data| data.is_dir()) {
                 return Ok(());
             }
-            let problem = format!("{:.300} exists, and is no directory", resource.uri);
+            let problem = format!("{:.300} exists, and is not a directory", resource.uri);
             Err(ResourceError::Exists(problem))
         }
         Err(error) => Err(problem(&resource.uri, &error)),
@@ -358,7 +358,7 @@ fn check_leads_elsewhere(source: &ResourcePath, destination: &ResourcePath) -> R
     let way = follow(&source.canonical());
     let is_lost = way.links.iter().chain([&way.end]).any(|step| step.starts_with(&to));
     if is_lost {
-        let problem = "must be neither what the source leads to, nor around it".to_owned();
+        let problem = "must be neither the target of the source, nor a parent of it".to_owned();
         return Err(invalid("destination", problem));
     }
     Ok(())

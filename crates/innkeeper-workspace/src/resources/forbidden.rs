@@ -59,7 +59,7 @@ impl Forbidden {
     pub(crate) fn check(&self, root: &Path, path: &Path) -> Result<(), ResourceError> {
         if self.has(root, path) {
             return Err(ResourceError::Refused(
-                "this is the host's own or the operating system's, and served to nobody".to_owned(),
+                "this path belongs to the host or the operating system, and is not served to clients".to_owned(),
             ));
         }
         Ok(())

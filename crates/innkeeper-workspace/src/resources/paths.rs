@@ -207,7 +207,7 @@ impl Grants<'_> {
         // It is theirs already: asking for it once more would change nothing.
         Err(match why {
             ExactError::Io(error) if error.kind() == ErrorKind::NotFound => ResourceError::NotFound(format!(
-                "there is no {uri:.300}: {} was opened to you, and it or a directory on the way to it does not exist",
+                "there is no {uri:.300}: {} is granted, but it or one of its parent directories does not exist",
                 root.display()
             )),
             ExactError::Io(error) => problem(uri, &error),
@@ -267,7 +267,7 @@ impl Grants<'_> {
 fn refuse_target(error: TargetError, uri: &str, dangling: fn(String) -> ResourceError) -> ResourceError {
     match error {
         TargetError::Dangling { is_last, .. } => {
-            let problem = format!("{uri:.300} is a link that leads nowhere: name what it should lead to");
+            let problem = format!("{uri:.300} is a broken symlink: name its target instead");
             match is_last {
                 true => dangling(problem),
                 false => ResourceError::NotFound(problem),

@@ -167,7 +167,7 @@ impl WatchPool {
         }
         let queue = Arc::new(HintQueue::default());
         let subscription = self.router.subscribe(Arc::clone(&queue)).map_err(|error| {
-            ResourceError::Failed(format!("the operating system lets nobody watch files now: {error}"))
+            ResourceError::Failed(format!("the operating system refuses to watch files now: {error}"))
         })?;
         let forbidden = Arc::clone(&self.forbidden);
         let budget = self.budget.another();
@@ -222,7 +222,7 @@ async fn follow(mut tree: Tree, queue: Arc<HintQueue>, shared: Weak<SharedWatch>
         (tree, changes) = match looked.await {
             Ok(looked) => looked,
             Err(error) => {
-                tracing::error!(%error, "watching files failed; what changes there is no longer told");
+                tracing::error!(%error, "watching files failed; changes there are no longer reported");
                 return;
             }
         };

@@ -149,7 +149,7 @@ fn apply_test_text(text: &str, limits: &mut Limits) -> Result<(), String> {
     let table: toml::Table = toml::from_str(text).map_err(unreadable)?;
     let known = [field_names::<LimitsSection>(), field_names::<FixedLimits>()].concat();
     if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
-        return Err(format!("`{key}` is no limit"));
+        return Err(format!("`{key}` is not a limit"));
     }
     let section: LimitsSection = toml::from_str(text).map_err(unreadable)?;
     let fixed: FixedLimits = toml::from_str(text).map_err(unreadable)?;
@@ -228,7 +228,7 @@ mod tests {
             ("json_depth = 65", "`json_depth` can be at most 64"),
             ("turns_per_page = 0", "`turns_per_page` must be at least 1"),
             ("message_burst = 5000000000", "`message_burst` is too large"),
-            ("conections = 1", "`conections` is no limit"),
+            ("conections = 1", "`conections` is not a limit"),
         ] {
             assert_eq!(apply(text).unwrap_err(), expected);
         }

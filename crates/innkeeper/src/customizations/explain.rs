@@ -130,7 +130,7 @@ fn child_reasons(
     let mut reasons = Vec::new();
     match switched.of(&child.id) {
         Some(Decision { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
-        _ if off.contains(child.id.as_str()) => reasons.push("off with what it is in".to_owned()),
+        _ if off.contains(child.id.as_str()) => reasons.push("off with its container".to_owned()),
         Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None => reasons.push("on: no user switched it off".to_owned()),
     }

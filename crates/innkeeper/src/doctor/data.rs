@@ -38,13 +38,13 @@ fn directory(path: &Path, report: &mut Report) {
         }
         Err(error) => {
             let advice = "correct its permissions, or choose another one with --data DIR";
-            return report.fail(SUBJECT, format!("{shown} cannot be looked at ({error})"), advice);
+            return report.fail(SUBJECT, format!("{shown} cannot be read ({error})"), advice);
         }
     };
     if !found.is_dir() {
         return report.fail(
             SUBJECT,
-            format!("{shown} is no directory"),
+            format!("{shown} is not a directory"),
             "choose another one with --data DIR",
         );
     }

@@ -21,7 +21,7 @@ pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
         TokenPersistence::Off => return report.ok(SUBJECT, "not persisted, as configured"),
         TokenPersistence::NoKeyFile => {
             let advice = "set `token_key_file` in [mcp], or `keep_tokens = false`";
-            return report.warn(SUBJECT, "there is no place for the key to keep them with", advice);
+            return report.warn(SUBJECT, "there is no directory for the key that encrypts them", advice);
         }
     };
     private(&key, dir.path(), report);
@@ -55,7 +55,7 @@ fn private(key: &Path, data: &Path, report: &mut Report) {
     if found.mode() & 0o077 != 0 {
         report.warn(
             SUBJECT,
-            format!("other users can use the key of the kept tokens, {shown}"),
+            format!("other users can read the key file of the stored tokens, {shown}"),
             format!("run `chmod 600 {shown}`, and remove it if another user may have read it; a new sign-in is then required"),
         );
     }

@@ -85,7 +85,8 @@ fn get(mut stream: impl Read + Write, host: &str, path: &str) -> io::Result<(u16
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "what answers is no host"))?;
+    let status =
+        status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the server that answers is not a host"))?;
     Ok((status, body.to_owned()))
 }
 

@@ -17,7 +17,7 @@ const LARGE_WAL: u64 = 512 << 20;
 /// Reads the whole store and reports problems.
 pub(super) fn check(dir: &DataDir, moved: Option<PathBuf>, report: &mut Report) {
     if let Some(moved) = moved {
-        report.ok(SUBJECT, format!("what was there is now {}", moved.display()));
+        report.ok(SUBJECT, format!("the old file is now {}", moved.display()));
     }
     let path = dir.file(FILE_NAME);
     if !path.exists() {

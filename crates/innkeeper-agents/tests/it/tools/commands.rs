@@ -223,7 +223,7 @@ async fn background_children_of_a_command_are_killed() {
     let answer = harness.approved("run_command", command("sleep 1000 & echo done")).await;
     assert_eq!(
         answer.text,
-        "done\n[exit code 0; what it left running in the background was ended]"
+        "done\n[exit code 0; processes that it left in the background were killed]"
     );
 }
 

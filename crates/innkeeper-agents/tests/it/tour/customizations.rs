@@ -216,10 +216,10 @@ async fn cus02_a_message_chooses_an_agent_by_its_uri() {
         "{chosen}"
     );
     let hidden = choose("t2", "file:///shelf/mole.md").await;
-    assert!(hidden.contains("cannot be chosen by people"), "{hidden}");
+    assert!(hidden.contains("cannot be chosen by users"), "{hidden}");
     let unknown = choose("t3", "file:///shelf/nobody.md").await;
     assert!(
-        unknown.contains("There is no agent file:///shelf/nobody.md"),
+        unknown.contains("The agent file:///shelf/nobody.md no longer exists"),
         "{unknown}"
     );
 }

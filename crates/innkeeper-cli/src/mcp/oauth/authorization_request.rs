@@ -79,7 +79,7 @@ impl AuthorizationRequest {
         match self.is_answered_by(&fields) {
             true => Ok(AuthorizationResponse::Answer(fields)),
             false => Err(
-                Failure::new(Kind::Rejected, "what was pasted does not belong to this sign-in")
+                Failure::new(Kind::Rejected, "the pasted address does not belong to this sign-in")
                     .hint("begin again, and paste the address that the browser ends at then"),
             ),
         }

@@ -40,7 +40,7 @@ impl Metadata {
             }
         }
         Err(problem.unwrap_or_else(|| {
-            Failure::new(Kind::Rejected, "the server does not say who gives out tokens for it")
+            Failure::new(Kind::Rejected, "the server names no authorization server")
                 .hint("get a token from its operator, and pass it with --token-stdin")
         }))
     }
@@ -128,7 +128,7 @@ impl Metadata {
             ));
         }
         let endpoint = |name: &str| {
-            let value = text(name).ok_or_else(|| refused(format!("does not say what its {name} is")))?;
+            let value = text(name).ok_or_else(|| refused(format!("has no {name}")))?;
             http::address(value, &format!("the {name} of {shown}"))
         };
         let optional = |name: &str| match text(name) {

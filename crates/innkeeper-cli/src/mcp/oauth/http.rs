@@ -22,7 +22,7 @@ pub(super) fn address(text: &str, what: &str) -> Result<Url, Failure> {
         Failure::new(Kind::Rejected, format!("{what} is {shown}, which {problem}"))
             .hint("nothing was sent there; report it to the operator")
     };
-    let url = Url::parse(text).map_err(|_| refused("is no URL"))?;
+    let url = Url::parse(text).map_err(|_| refused("is not a valid URL"))?;
     if url.host().is_none() {
         return Err(refused("names no host"));
     }

@@ -203,7 +203,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.events.mailbox.remove_call(&self.id);
         if !self.is_over {
-            let result = ToolResult::failed("Not finished", "the agent gave up on this call before it was done");
+            let result = ToolResult::failed("Not finished", "the agent dropped this call before it was complete");
             let done = ToolStep::Done { result, review: false };
             self.events.send_now(step(&self.id, done));
         }

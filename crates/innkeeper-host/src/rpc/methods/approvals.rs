@@ -24,7 +24,7 @@ pub(super) fn allow_approval(params: &RawValue) -> Result<Command, RpcError> {
     let target = target(&params)?;
     let rule = params
         .rule
-        .ok_or_else(|| RpcError::invalid_params("rule", "is missing; it says what is allowed"))?;
+        .ok_or_else(|| RpcError::invalid_params("rule", "is missing; it names the approval"))?;
     Ok(command(ApprovalCommand::Allow { target, rule }))
 }
 

@@ -65,7 +65,7 @@ pub(super) fn refresh(meta: Option<Map<String, Value>>) -> Result<Option<Box<Tok
             let known = ClientAuth::ALL.into_iter().find(|known| known.name() == name);
             let known = known.ok_or_else(|| {
                 let names = ClientAuth::ALL.map(ClientAuth::name).join(", ");
-                wrong("authMethod", format!("is none that this host knows: {names}"))
+                wrong("authMethod", format!("is not supported; use one of: {names}"))
             })?;
             if (known == ClientAuth::None) == secret.is_some() {
                 let problem = match secret {
@@ -106,7 +106,7 @@ fn address(text: &str) -> Result<String, String> {
     if text.len() > MAX_ADDRESS_BYTES {
         return Err(format!("has more than {MAX_ADDRESS_BYTES} bytes"));
     }
-    let url = Url::parse(text).map_err(|_| "is no address; write https://…".to_owned())?;
+    let url = Url::parse(text).map_err(|_| "is not a valid URL; write https://…".to_owned())?;
     let is_here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

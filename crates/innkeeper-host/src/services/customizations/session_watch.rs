@@ -116,7 +116,7 @@ impl CustomizationsWatch {
             let mut found = found.clone();
             let reported = tokio::time::timeout(time, found.wait_for(Option::is_some)).await;
             if !matches!(reported, Ok(Ok(_))) {
-                tracing::warn!("nobody has said within {time:?} what a session brings along");
+                tracing::warn!("discovery has not reported the customizations of a session within {time:?}");
                 return None;
             }
         }

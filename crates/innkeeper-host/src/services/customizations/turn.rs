@@ -190,12 +190,12 @@ impl TurnCustomizations {
                 agent.about.name
             )),
             Some(agent) if !agent.for_people && !agent.for_models => failed(format!(
-                "The agent {} ({uri}) cannot be used at all: its file keeps it from people and from models. Remove \
+                "The agent {} ({uri}) cannot be used at all: its file forbids calls by users and by models. Remove \
                  `user-invocable: false` or `disable-model-invocation: true` from it to use it.",
                 agent.about.name
             )),
             Some(agent) if !agent.for_people => failed(format!(
-                "The agent {} ({uri}) cannot be chosen by people; only models may delegate to it.",
+                "The agent {} ({uri}) cannot be chosen by users; only models may delegate to it.",
                 agent.about.name
             )),
             Some(agent) => Ok(agent),
@@ -208,7 +208,7 @@ impl TurnCustomizations {
                 ),
             )),
             None => failed(format!(
-                "There is no agent {uri} any more. Its file may have been moved or deleted: choose another one."
+                "The agent {uri} no longer exists. Its file may have been moved or deleted: choose another one."
             )),
         }
     }
@@ -305,7 +305,7 @@ impl TurnCustomizations {
                  by itself. Say in your own words what you want done."
             ),
             false => format!(
-                "/{name} cannot be used at all: its file ({uri}) keeps it from people and from the agent. Remove \
+                "/{name} cannot be used at all: its file ({uri}) forbids calls by users and by the agent. Remove \
                  `user-invocable: false` or `disable-model-invocation: true` from it to use it."
             ),
         })
@@ -570,7 +570,7 @@ mod tests {
         assert!(problem.contains("only the agent uses it"), "{problem}");
         let problem = said(&given, "/archive").await.expect_err("for nobody");
         assert!(problem.contains("cannot be used at all"), "{problem}");
-        assert!(problem.contains("people and from the agent"), "{problem}");
+        assert!(problem.contains("users and by the agent"), "{problem}");
         let problem = said(&given, "/set:open").await.expect_err("named exactly");
         assert!(problem.contains("/set:open"), "{problem}");
         assert_eq!(said(&given, "/open x").await, Ok(Some("open says x".to_owned())));

@@ -52,7 +52,7 @@ pub(crate) fn sample_for_app(
                         "the turn in which users were asked is over; ask again".to_owned(),
                     )),
                     Err(_) => Err(failure(format!(
-                        "nobody answered within {} s whether the model may write for the app",
+                        "no user allowed or denied the model's answer for the app within {} s",
                         ANSWER_TIME.as_secs()
                     ))),
                 }

@@ -264,9 +264,9 @@ impl CarriedOut {
                 answered = self.answer(&mut call, wish) => answered?,
             };
             if answered == Answered::Over {
-                let error = "nobody signed in, so the call was given up";
+                let error = "no user signed in, so the call was cancelled";
                 return Ok(ToolResult::failed(
-                    format!("{} was given up", self.tool.shown_name()),
+                    format!("{} was cancelled", self.tool.shown_name()),
                     error,
                 ));
             }

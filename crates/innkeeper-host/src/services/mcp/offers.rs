@@ -238,7 +238,7 @@ pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, 
             (PartData::Blob(data), None) if !has_words => {
                 let bytes = STANDARD.decode(data.trim());
                 content = Some(Content {
-                    bytes: bytes.map_err(|_| McpError::new("what the MCP server sent is not base64"))?,
+                    bytes: bytes.map_err(|_| McpError::new("the MCP server's content is not valid base64"))?,
                     content_type: part.content_type,
                 });
             }
@@ -248,7 +248,7 @@ pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, 
     let content = content.ok_or_else(|| McpError::new("the MCP server sent nothing"))?;
     match content.bytes.len() {
         long if long > most => Err(McpError::new(format!(
-            "what the MCP server sent has {long} bytes, and at most {most} are read"
+            "the MCP server's content has {long} bytes; the limit is {most}"
         ))),
         _ => Ok(content),
     }
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!((read.bytes.len(), read.content_type.as_deref()), (3, Some("image/png")));
         for (parts, problem) in [
             (vec![], "nothing"),
-            (vec![blob("not base64")], "not base64"),
+            (vec![blob("not base64")], "not valid base64"),
             (vec![text("too long")], "8 bytes"),
         ] {
             let error = content(parts, 5).expect_err("no content");

@@ -93,7 +93,7 @@ async fn find(
     if !server.is_ready {
         let why = server.words.trim_end_matches('.');
         return Err(failed(format!(
-            "The MCP server {name:?} is not ready: {why}. Once it is, go on with this turn or say it again."
+            "The MCP server {name:?} is not ready: {why}. Once it is, resume this turn or send the message again."
         )));
     }
     let customizations = events.customizations();
@@ -196,7 +196,7 @@ async fn ask_for_missing(
         return Ok(given);
     }
     Err(failed(format!(
-        "/{} needs {}, which nobody said. Say it after the name: `/{} {}`.",
+        "/{}: missing argument {}. Usage: `/{} {}`.",
         prompt.name,
         unsaid.join(", "),
         prompt.name,

@@ -176,7 +176,7 @@ pub(crate) async fn fill(
                     Ok(read) => read.map_err(|error| error.to_string()),
                     Err(_) => Err(ClientRequestError::TimedOut.to_string()),
                 },
-                None => Err("nobody is known who could read it".to_owned()),
+                None => Err("no client is known that could read it".to_owned()),
             }
         } else {
             continue;

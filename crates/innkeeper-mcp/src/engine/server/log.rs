@@ -76,7 +76,7 @@ impl HostLog {
         let server = &self.server;
         let (method, why) = (self.scrub(method), self.scrub(why));
         let (method, why) = (cut(&method), cut(&why));
-        tracing::info!(server, left_out, method, why, "an MCP server was refused what it asked");
+        tracing::info!(server, left_out, method, why, "a request of an MCP server was refused");
     }
 
     fn standard_error(&self, line: &[u8]) {

@@ -146,7 +146,7 @@ fn another_version_another_key_and_no_key_are_reported() {
     fs::write(&scene.vault.key, "no key").unwrap();
     scene.is_lost("is no key");
     fs::remove_file(&scene.vault.key).unwrap();
-    scene.is_lost("is not there");
+    scene.is_lost("is missing");
     // Users sign in again, and that is persisted.
     scene.vault.save(&[token("https://c.test")]).unwrap();
     assert_eq!(scene.vault.read().unwrap(), [token("https://c.test")]);
@@ -160,7 +160,7 @@ fn a_copy_of_the_data_directory_alone_is_useless() {
     let scene = TempVault::kept();
     let elsewhere = TempVault::new();
     fs::copy(&scene.vault.file, &elsewhere.vault.file).unwrap();
-    elsewhere.is_lost("is not there");
+    elsewhere.is_lost("is missing");
 }
 
 #[test]

@@ -345,7 +345,7 @@ impl Tree {
     fn overflow(&mut self) {
         if !self.is_full {
             self.is_full = true;
-            tracing::warn!(path = %self.subject.base.display(), "more than can be watched; not all changes are told");
+            tracing::warn!(path = %self.subject.base.display(), "too many directories to watch; not all changes are reported");
         }
     }
 

@@ -119,7 +119,7 @@ fn answer_reads_each_answer_as_its_question_wants_it() {
     );
     home.run(&["answer", "nights=many", "name=Ada"])
         .code(2)
-        .says("\"many\" is no answer to the question \"nights\"");
+        .says("\"many\" is not a valid answer to the question \"nights\"");
     home.run(&["answer", "colour=red"])
         .code(2)
         .says("the questions are: name");

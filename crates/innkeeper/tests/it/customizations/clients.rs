@@ -382,7 +382,7 @@ async fn p20_hostile_names_in_client_listings_lead_nowhere() {
             .await;
         until_entry(&client, &uris.session, "Synced", "is refused", |entry| {
             let message = entry["load"]["message"].as_str().unwrap_or_default();
-            entry["load"]["kind"] == "error" && message.contains("which is no name of a file")
+            entry["load"]["kind"] == "error" && message.contains("which is not a valid file name")
         })
         .await;
         // The next state differs by not being an error.

@@ -266,7 +266,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
     assert!(done(&small).contains("1 kept results"), "{small:?}");
     let warned = said(&small);
     assert!(
-        warned.contains("1 results kept beside") && warned.contains("content_session_bytes"),
+        warned.contains("1 stored results of") && warned.contains("content_session_bytes"),
         "{warned}"
     );
 
@@ -286,7 +286,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
         let cut: Vec<&str> = exported.lines().take(count).collect();
         let cut = file("cut.jsonl", &(cut.join("\n") + "\n"));
         let cut = sessions(&place.path().join(format!("cut{kept_lines}")), &["import", &cut]);
-        assert!(!cut.status.success() && said(&cut).contains("not complete"), "{cut:?}");
+        assert!(!cut.status.success() && said(&cut).contains("incomplete"), "{cut:?}");
     }
 }
 

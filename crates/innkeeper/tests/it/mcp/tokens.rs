@@ -231,8 +231,8 @@ async fn t23_unreadable_tokens_are_reported_and_require_a_new_sign_in() {
     assert!(told.contains("warn") && told.contains("damaged"), "{told}");
     let far = far.killed_and_started().await;
     far.server_is("authRequired").await;
-    let is_told = |log: &str| log.contains("cannot be opened") && log.contains("sign in");
-    far.host.logged("what cannot be opened", is_told).await;
+    let is_told = |log: &str| log.contains("cannot be decrypted") && log.contains("sign in");
+    far.host.logged("an undecryptable vault", is_told).await;
     far.authenticate(CANARY, json!({})).await;
     far.server_is("ready").await;
     eventually(|| fs::read(&kept).is_ok_and(|now| now != bytes)).await;

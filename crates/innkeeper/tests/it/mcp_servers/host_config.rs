@@ -92,7 +92,7 @@ async fn res01_the_configuration_file_is_never_served() {
     let uri = format!("file://{}", inn.host.path("innkeeper.toml").display());
     let params = json!({ "channel": "ahp-root://", "uri": uri });
     let (_, why) = inn.client.refused("resourceRead", params).await;
-    assert!(why.contains("the host's own"), "{why}");
+    assert!(why.contains("belongs to the host"), "{why}");
 }
 
 #[tokio::test]

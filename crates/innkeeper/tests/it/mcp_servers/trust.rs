@@ -29,7 +29,7 @@ async fn p12_revoking_trust_ends_running_servers_and_calls() {
         let server = room.server_is("odd", "error").await;
         assert_eq!(server["state"]["error"]["errorType"], "notTrusted", "{server}");
         let message = server["state"]["error"]["message"].as_str().expect("a sentence");
-        assert!(message.contains("nobody has allowed"), "{message}");
+        assert!(message.contains("no user has allowed"), "{message}");
     }
     let (words, call) = room.end("t1").await;
     assert!(words.contains("was stopped before it answered"), "{words}");

@@ -170,7 +170,7 @@ async fn p12_not_now_lasts_for_the_session_until_something_changes_or_a_user_sta
     room.client.start_turn(&room.uris.chat, "t5", "/mcp").await;
     let question = room.question().await;
     let message = message_of(&question);
-    assert!(message.contains("no longer what was decided about"), "{message}");
+    assert!(message.contains("changed since the decision"), "{message}");
     assert!(
         message.contains("`MORE`") && message.contains("(new or changed)"),
         "{message}"

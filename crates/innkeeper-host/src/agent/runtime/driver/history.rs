@@ -56,7 +56,7 @@ impl TurnHistory {
         let budget = if dropped > 0 { 0 } else { left };
         let read = self.read(span, budget, recent.is_empty()).await?;
         let Some(mut told) = read else {
-            return Err("the beginning of this conversation is no longer there; see the host's log".to_owned());
+            return Err("the beginning of this conversation could not be read; see the host's log".to_owned());
         };
         told.omitted += dropped;
         told.turns.append(&mut recent);

@@ -149,7 +149,7 @@ impl<'a> Shortened<'a> {
         let kept = self.keep_text(text).await;
         let note = match &kept {
             Ok(_) => format!("[{left_out} bytes are left out here; users can open the whole text]"),
-            Err(why) => format!("[{left_out} bytes are left out here, and could not be kept: {why}; ask for less]"),
+            Err(why) => format!("[{left_out} bytes are left out here, and could not be stored: {why}; ask for less]"),
         };
         self.shown.push(ToolContent::Text(format!("{head}\n{note}\n{tail}")));
         self.shown.extend(kept.unwrap_or_default());
@@ -166,7 +166,7 @@ impl<'a> Shortened<'a> {
                         Some(kept),
                     ),
                     Err(why) => (
-                        format!("[{content_type} of {size} bytes is left out, and could not be kept: {why}]"),
+                        format!("[{content_type} of {size} bytes is left out, and could not be stored: {why}]"),
                         None,
                     ),
                 }
@@ -191,7 +191,7 @@ impl<'a> Shortened<'a> {
         let kept = self.keep(text.into_bytes(), Some("application/json".to_owned())).await;
         let note = match &kept {
             Ok(_) => format!("[the structured result has {size} bytes; users can open it]"),
-            Err(why) => format!("[the structured result has {size} bytes, and could not be kept: {why}]"),
+            Err(why) => format!("[the structured result has {size} bytes, and could not be stored: {why}]"),
         };
         self.shown.push(ToolContent::Text(note));
         self.shown.extend(kept.ok());
@@ -237,7 +237,7 @@ impl<'a> Shortened<'a> {
     }
 
     async fn keep(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<ToolContent, String> {
-        let contents = self.place.contents.ok_or("nothing is kept here")?;
+        let contents = self.place.contents.ok_or("this host stores no blobs")?;
         let kept = contents.keep(bytes, content_type.clone()).await?;
         Ok(ToolContent::Resource {
             uri: kept.uri,

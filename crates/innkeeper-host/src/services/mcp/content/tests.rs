@@ -152,7 +152,7 @@ async fn f17_what_is_too_long_to_be_read_at_once_is_kept_in_parts_and_what_canno
     }
     assert_eq!(whole, long.as_bytes());
     let result = shortened(outcome(), None).await;
-    assert!(texts(&result.content).contains("could not be kept"));
+    assert!(texts(&result.content).contains("could not be stored"));
     assert!(kept(&result.content).is_empty());
 }
 

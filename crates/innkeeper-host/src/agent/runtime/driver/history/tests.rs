@@ -123,7 +123,7 @@ async fn p9_a_conversation_that_cannot_be_read_is_a_failure_with_a_reason() {
     let damaged = TurnHistory::new(Some(Arc::new(shelf)), 1 << 20).tell(history()).await;
     assert_eq!(damaged.expect_err("damaged"), "bad sector");
     let nowhere = TurnHistory::new(None, 1 << 20).tell(history()).await;
-    assert!(nowhere.expect_err("nowhere to read").contains("no longer there"));
+    assert!(nowhere.expect_err("nowhere to read").contains("could not be read"));
 }
 
 /// (TURN-19)

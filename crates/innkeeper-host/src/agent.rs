@@ -88,18 +88,18 @@ pub trait Agent: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why there is none now, in words for users.
+    /// Fails with the reason, as a sentence for users.
     async fn sampler(&self, turn: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
         let _ = turn;
         Ok(None)
     }
 
-    /// The tools that its model may call in a session right now, those of MCP servers that are ready included: what
-    /// clients show of the session. The host asks again when something that the session brings along changes. It must
+    /// Returns the tools that the model may call in a session right now, those of ready MCP servers included. Clients
+    /// show them with the session. The host calls this again when the customizations of the session change. It must
     /// return at once.
     ///
-    /// Unless an agent says otherwise, it offers everything that its [description](Self::info) lists and every tool of
-    /// an MCP server that is meant for models.
+    /// By default, an agent offers every tool that its [description](Self::info) lists and every tool of an MCP server
+    /// that is visible to models.
     fn session_tools(&self, session: &TurnCustomizations) -> Vec<ToolInfo> {
         let mut tools = self.info().into_tools();
         let of_servers = session.mcp().tools();
@@ -132,7 +132,7 @@ const DENIED: &str = "toolDenied";
 /// Why a turn or a chat did not work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
-    /// The turn was cancelled; nobody needs to hear more about it.
+    /// The turn was cancelled; users see no error.
     #[error("the turn was cancelled")]
     Cancelled,
     /// Something failed, and the session's users see why.
@@ -142,7 +142,7 @@ pub enum AgentError {
         kind: String,
         /// A sentence for users: the problem and its remedy.
         message: String,
-        /// Whether this very turn can go on from here (TURN-13).
+        /// Whether this turn can be resumed (TURN-13).
         resumable: bool,
     },
 }
@@ -166,14 +166,14 @@ impl AgentError {
         }
     }
 
-    /// A tool call that may not run, and is over. The turn goes on if the agent tells its model so.
+    /// A denied tool call, which is over. The turn continues if the agent reports the denial to its model.
     pub(crate) fn denied(reason: impl Into<String>) -> Self {
         Self::failed(DENIED, reason)
     }
 
-    /// Why a tool call may not run, if this is what it says: the call is over, the turn is not. A
-    /// hook can refuse also a call that needs nobody's permission
-    /// ([`ToolDraft::run`]); an agent tells its model why, or ends the turn with it.
+    /// Returns the reason if this error is a denied tool call: the call is over, the turn is not. A hook can also
+    /// refuse a call that needs no confirmation ([`ToolDraft::run`]); an agent gives the reason to its model, or ends
+    /// the turn with it.
     pub fn denial(&self) -> Option<&str> {
         match self {
             Self::Failed { kind, message, .. } if kind == DENIED => Some(message),

@@ -63,8 +63,8 @@ pub struct Limits {
     pub look_up_time: Duration,
     /// Bytes queued for even the fastest subscriber from which on an agent is held back.
     pub agent_hold_bytes: usize,
-    /// Most bytes of a chat's past that its agent is told of, as JSON and the newest first, when the
-    /// agent opens the chat or gets it with a message.
+    /// The most bytes of a chat's history that its agent gets, as JSON and the newest first, when the agent opens the
+    /// chat or gets it with a message.
     pub agent_history_bytes: usize,
     /// Longest resource that is read or written in one piece.
     pub resource_bytes: usize,
@@ -76,7 +76,7 @@ pub struct Limits {
     pub watched_directories: usize,
     /// Most files and directories in them.
     pub watched_entries: usize,
-    /// Time that a turn waits for users to decide whether MCP servers may run; zero asks nobody.
+    /// Time that a turn waits for users to decide whether MCP servers may run; zero means that users are not asked.
     pub mcp_trust_time: Duration,
     /// Time for an MCP server to answer what a client asks on behalf of an app.
     pub mcp_request_time: Duration,

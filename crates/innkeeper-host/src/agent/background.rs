@@ -1,4 +1,4 @@
-//! Work that goes on beside turns (CHT-24).
+//! Background work beside turns (CHT-24).
 
 use std::sync::Arc;
 

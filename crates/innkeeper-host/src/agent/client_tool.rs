@@ -12,7 +12,7 @@ pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
             events,
             id: None,
             start: ToolStart {
-                // The client knows the tool by its own name, whatever the model calls it.
+                // The client knows the tool by its own name, not by the model's.
                 name: tool.client_name.clone(),
                 display_name: shown,
                 intention: None,

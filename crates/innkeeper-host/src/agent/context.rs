@@ -21,8 +21,8 @@ pub struct ChatContext {
     info: ChatInfo,
     /// The turns the chat had when it was opened: it was forked, truncated, or is opened again.
     pub history: Vec<PastTurn>,
-    /// How many turns came before those. A chat may be longer than an agent is told of at once
-    /// (`Limits::agent_history_bytes`): it is told the latest.
+    /// The number of turns before those. A chat may be longer than the history that an agent gets
+    /// (`Limits::agent_history_bytes`): it gets the latest turns.
     pub omitted_turns: usize,
     /// The enabled customizations of the session. Each turn has its own, which may be more.
     pub customizations: TurnCustomizations,

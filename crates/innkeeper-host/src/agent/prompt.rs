@@ -4,8 +4,8 @@
 //! [`AgentInfo::with_section`](super::AgentInfo::with_section), and has every prompt rendered: when
 //! a chat opens with [`ChatContext::render_prompt`](super::ChatContext::render_prompt), in a turn
 //! with [`EventSink::render_prompt`](super::EventSink::render_prompt). A client that asked for some
-//! of the sections gets their text and may send back another; the agent gets the outcome and need
-//! not know whether anybody was asked.
+//! of the sections gets their text and may send back another; the agent gets the outcome and need not know whether a
+//! client was involved.
 
 use std::collections::HashSet;
 
@@ -92,7 +92,7 @@ pub struct RenderedSection {
 }
 
 impl RenderedPrompt {
-    /// The prompt that nobody rewrote.
+    /// Returns the prompt without any rewrite.
     pub(crate) fn unchanged(sections: Vec<PromptSection>) -> Self {
         let sections = sections.into_iter().map(|section| RenderedSection {
             id: section.id,

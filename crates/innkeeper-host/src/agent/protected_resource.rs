@@ -22,8 +22,8 @@ use ahp_types::state::ProtectedResourceMetadata;
 pub struct ProtectedResource(ProtectedResourceMetadata);
 
 impl ProtectedResource {
-    /// A resource that the agent cannot work without, by its URL. While nobody has signed in,
-    /// creating a session is answered with `AuthRequired`.
+    /// Creates a resource that the agent cannot work without, by its URL. Until a user has signed in, creating a
+    /// session is answered with `AuthRequired`.
     pub fn new(resource: impl Into<String>) -> Self {
         Self(ProtectedResourceMetadata {
             resource: resource.into(),

@@ -198,7 +198,7 @@ impl EventSink {
         };
         let words = unheard.words.clone().unwrap_or_default();
         let outcome = self.steering_comes(&words).await;
-        // They have answered: nobody asks them again.
+        // The users have answered, so the question need not be withdrawn.
         unheard.words = None;
         Ok(outcome?.then_some(words))
     }
@@ -216,8 +216,8 @@ impl EventSink {
         };
         self.send_noting(AgentEvent::TakeSteering, &mut waiting.asked).await?;
         match self.wait_for(&mut waiting.receiver).await {
-            // They came before the end did, and count as heard: an agent that goes on in another
-            // turn has to know them.
+            // The message came before the end did, and counts as delivered: an agent that continues in another turn has
+            // to know it.
             Err(AgentError::Cancelled) => match waiting.receiver.try_recv() {
                 Ok(Some(words)) => Ok(Some(words)),
                 _ => Err(AgentError::Cancelled),
@@ -243,8 +243,8 @@ impl EventSink {
         }
     }
 
-    /// Shows work that goes on beside turns, such as a command that was left running: a short
-    /// label, and the command. It is shown until the guard is finished or dropped (CHT-24).
+    /// Shows background work, such as a command that was left running: a short label, and the command. It is shown
+    /// until the guard is finished or dropped (CHT-24).
     pub async fn background(
         &self,
         label: impl Into<String>,
@@ -352,10 +352,10 @@ struct Steering<'a> {
 impl Drop for Steering<'_> {
     fn drop(&mut self) {
         if !self.asked {
-            // No answer will come, so nobody may stand in line for it.
+            // No reply will come, so no waiter may stay registered.
             self.mailbox.remove_steering(self.number);
         }
-        // Closed first, so that a later answer finds nobody and is kept by the mailbox itself.
+        // Closed first, so that the mailbox itself retains a later reply.
         self.receiver.close();
         if let Ok(Some(text)) = self.receiver.try_recv() {
             self.mailbox.keep_steering(text);

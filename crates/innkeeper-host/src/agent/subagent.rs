@@ -22,8 +22,7 @@ pub struct SubagentSpec {
 }
 
 impl SubagentSpec {
-    /// A subagent with a title for its chat and what it is told to do. It ends with the turn that
-    /// started it.
+    /// Creates a subagent with a title for its chat and a prompt. It ends with the turn that started it.
     pub fn new(title: impl Into<String>, prompt: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -159,8 +158,8 @@ impl Subagent {
         }
     }
 
-    /// Drives it in a task of the host's, without anybody waiting for it; meant for
-    /// [`SubagentSpec::detached`] ones. The task ends with the subagent's chat.
+    /// Drives it in a task of the host, without a waiter; for [`SubagentSpec::detached`] subagents. The task ends with
+    /// the subagent's chat.
     pub fn drive_apart<W, F>(self, work: W)
     where
         W: FnOnce(EventSink) -> F + Send + 'static,

@@ -140,7 +140,7 @@ impl Loop {
         }
     }
 
-    /// A driver whose agent does as it is told, with a turn running.
+    /// A driver with a scripted agent, and a running turn.
     fn start<F>(&self, script: impl Fn(EventSink) -> F + Send + Sync + 'static) -> Driver
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
@@ -611,7 +611,7 @@ async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
     assert!(failure.message.contains("Send the message again"), "{failure:?}");
 }
 
-/// A turn that waits for what its session brings along begins with it, or is cancelled at once.
+/// A turn that waits for the customizations of its session begins with them, or is cancelled at once.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
     let mut main = Loop::new(64);

@@ -1,8 +1,8 @@
 //! Tool calls: from the first word of their input to their result.
 //!
-//! A call changes hands as it goes on: a [`ToolDraft`] becomes a [`ToolCall`] when it may run, and
-//! is gone once it is over. One that is dropped before ends as failed, so that nobody watches a
-//! call that nobody works on.
+//! A call changes its type as it proceeds: a [`ToolDraft`] becomes a [`ToolCall`] when it may run, and is consumed when
+//! it is complete. A handle that is dropped before ends the call as failed, so that no client waits for an abandoned
+//! call.
 
 mod call;
 

@@ -127,7 +127,7 @@ impl HostBuilder {
         self
     }
 
-    /// Runs the MCP servers that sessions bring along; the default runs none.
+    /// Runs the MCP servers of sessions; the default runs none.
     #[must_use]
     pub fn mcp_servers(mut self, mcp_servers: impl McpServers) -> Self {
         self.mcp_servers = Arc::new(mcp_servers);
@@ -155,16 +155,16 @@ impl HostBuilder {
         self
     }
 
-    /// Shows what the journal has and changes nothing; whoever tries is told why. The host stays so
-    /// for as long as the journal refuses to [`Journal::revive`]. Sessions are shown as they are:
-    /// another process may have them, and go on with them.
+    /// Shows the sessions of the journal and changes nothing; every attempt to change them fails with the reason. The
+    /// host stays read-only for as long as the journal refuses to [`Journal::revive`]. Sessions are shown as they are:
+    /// another process may own them, and continue them.
     #[must_use]
     pub fn read_only(mut self, reason: &str) -> Self {
         self.read_only = Some(reason.to_owned());
         self
     }
 
-    /// Says which sections of system prompts no client may rewrite, whatever their agents say
+    /// Says which sections of system prompts no client may rewrite, even if their agents allow it
     /// (SMT-12). Without it, agents decide; of the standard ones, that is `identity` and `safety`.
     #[must_use]
     pub fn restricted_sections<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
@@ -172,11 +172,10 @@ impl HostBuilder {
         self
     }
 
-    /// Says of a host that is [`Self::read_only`] that nobody else has what the journal has. Sessions
-    /// are then shown as they will be when a host has them again: what was interrupted is closed,
-    /// and nothing of that is kept.
+    /// Declares that no other process owns the journal of a [`Self::read_only`] host. Sessions are then shown as the
+    /// next host will restore them: interrupted turns are closed, and none of that is persisted.
     #[must_use]
-    pub fn nobody_owns_it(mut self) -> Self {
+    pub fn without_owner(mut self) -> Self {
         self.is_owned = false;
         self
     }

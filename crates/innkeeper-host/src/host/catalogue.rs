@@ -11,7 +11,7 @@ use crate::agent::{Agent, AgentInfo};
 use crate::main_loop::Message;
 use crate::services::customizations::Common;
 
-/// How often a host is told that is just starting anew.
+/// The number of attempts to reach a host whose core is restarting.
 const TRIES: usize = 3;
 
 /// The agents in the order clients see them, each under the id it started with.
@@ -19,7 +19,7 @@ const TRIES: usize = 3;
 /// Weak, because an agent may hold a handle of its host.
 pub(super) struct Catalogue {
     pub(super) agents: Vec<(String, Weak<dyn Agent>)>,
-    /// What every session gets, whatever its agent.
+    /// The customizations of every session, independent of its agent.
     pub(super) common: Option<Common>,
     /// One at a time, so that no older description replaces a newer one.
     pub(super) reading: Mutex<()>,
@@ -84,7 +84,7 @@ impl HostHandle {
     /// Asks every agent again how it is to be shown, and tells clients if anything changed
     /// (`root/agentsChanged`): models that a server has listed by now, or a key that is there.
     ///
-    /// Sessions that exist go on as they are. Completes when the host has taken note, or has ended.
+    /// Existing sessions do not change. Completes when the host has applied it, or has ended.
     pub async fn refresh_agents(&self) {
         self.catalogue.refresh(&self.inbox.downgrade()).await;
     }

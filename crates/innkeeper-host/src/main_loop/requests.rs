@@ -25,7 +25,7 @@ pub(crate) struct OpenRequest {
 
 impl OpenRequest {
     /// Answers with a result or an error. The answer is a message to the main loop; if the connection has ended by
-    /// then, nobody receives it.
+    /// then, it is dropped.
     pub(crate) async fn respond(self, outcome: Result<Value, RpcError>) {
         self.send(|conn, id| Message::Respond { conn, id, outcome }).await;
     }

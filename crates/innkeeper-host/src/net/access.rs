@@ -110,8 +110,8 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 const FAILURE_PEERS: usize = 10_000;
 
 impl Access {
-    /// Rules for a listener on this address: its own names are accepted as `Host`, the desktop windows of VS Code as
-    /// `Origin` and no web page, and without a token anybody who reaches the port may do anything.
+    /// Returns the rules for a listener on this address: its own names are accepted as `Host`, the desktop windows of
+    /// VS Code as `Origin` and no web page. Without a token, every client that reaches the port has all rights.
     pub fn new(bound: SocketAddr) -> Self {
         let port = bound.port();
         let mut hosts = vec![

@@ -1,4 +1,4 @@
-//! Why the host closes a connection, and the WebSocket code that says so.
+//! The reasons for which the host closes a connection, with their WebSocket codes.
 
 use innkeeper_core::CloseReason;
 
@@ -23,7 +23,7 @@ pub enum Close {
     TooSlow,
     /// 1008: pings went unanswered.
     Silent,
-    /// The peer closed, or the socket broke: nothing to say to anybody.
+    /// The peer closed, or the socket broke: no close frame is sent.
     Gone,
 }
 

@@ -26,8 +26,8 @@ use crate::services::completions::Files;
 
 /// Serves one connection until it ends.
 ///
-/// The reader runs in the caller's task and the writer in its own: a client that does not read
-/// can still be heard, and one that floods us can still be told so.
+/// The reader runs in the caller's task and the writer in its own: the host still reads from a client that does not
+/// read, and still answers one that floods it.
 pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, principal: Principal) {
     let may_drive = principal.scope >= Scope::Drive;
     let Some((conn, outbox)) = host.attach(principal).await else {
@@ -158,7 +158,7 @@ impl<S: Source> Reader<S> {
                     .await
                     .ok()
             }
-            // To answer an answer would go on for ever.
+            // An answer to an answer would start an endless exchange.
             Ok(rpc::Message::Stray) => Some(()),
             Err(rejected) => {
                 self.answer(rejected.id.as_ref(), &rejected.error);
@@ -185,7 +185,7 @@ impl<S: Source> Reader<S> {
             Route::Unsupported => return Err(RpcError::method_not_found(name)),
         };
         let params = params.unwrap_or(RawValue::NULL);
-        // `ping` needs nothing and is answered whatever it carries (TRN-08).
+        // `ping` needs nothing and is answered with any parameters (TRN-08).
         if name != "ping" {
             methods::check_channel(method, params)?;
         }

@@ -60,8 +60,8 @@ pub fn serve_tcp(host: HostHandle, listener: TcpListener, access: Access) -> Ser
     })
 }
 
-/// Serves a Unix socket. Only processes of our own user, and of root, are let in: the file's
-/// mode already says so, and the peer's credentials prove it.
+/// Serves a Unix socket. Only processes of our own user, and of root, may connect: the file's mode restricts it, and
+/// the peer's credentials prove it.
 pub fn serve_unix(host: HostHandle, listener: UnixListener, access: Access) -> Server {
     let state = Arc::new(ListenerContext::new(host, access));
     spawn(async move |stop| {
@@ -142,7 +142,7 @@ impl ListenerContext {
         }
     }
 
-    /// Takes a new socket off the accept loop, which must never wait for anybody.
+    /// Takes a new socket off the accept loop, which must never wait for a client.
     fn admit<S>(self: Arc<Self>, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -410,7 +410,7 @@ fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert("content-type", HeaderValue::from_static("text/plain; charset=utf-8"));
-    // One request per connection: nobody keeps a socket that has shown no credential.
+    // One request per connection: a socket without a credential is not kept open.
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));

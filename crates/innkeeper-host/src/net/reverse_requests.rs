@@ -100,7 +100,7 @@ impl PendingRequests {
         Some(id)
     }
 
-    /// Delivers an answer; one that nobody waits for is ignored.
+    /// Delivers an answer; an answer without a waiting request is ignored.
     pub(crate) fn answer(&mut self, id: u64, outcome: Result<Value, ClientRequestError>) {
         if let Some(reply) = self.waiting.remove(&id) {
             let _ = reply.send(outcome);

@@ -1,7 +1,7 @@
 //! JSON-RPC framing: one message of text in, one classified message out.
 //!
 //! The published `JsonRpcMessage` reads a request with a string, null, negative or fractional id
-//! as a notification, so its sender waits for ever. Here the envelope is read first, over raw
+//! as a notification, so its sender waits without end. Here the envelope is read first, over raw
 //! values, and every request gets an answer (TRN-12, TRN-13).
 
 use std::borrow::Cow;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::services::customizations::{Callable, TurnCustomizations};
 use crate::services::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, display_line, prompts};
 
-/// Most items of one answer; a list that nobody reads to its end only slows down typing.
+/// The most items of one answer; a longer list only slows down typing.
 const MAX_ITEMS: usize = 50;
 /// Most of them that MCP servers let read.
 const MAX_RESOURCES: usize = 20;
@@ -47,7 +47,7 @@ pub struct FoundFile {
     pub description: Option<String>,
 }
 
-/// A host that shows nobody its files.
+/// A host that completes no files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFiles;
 
@@ -273,7 +273,7 @@ impl Token<'_> {
 }
 
 /// Finds the token at a place. A `/` is one at the very start of a message, an `@` wherever a word
-/// can start, so that an address such as `me@example.org` is none.
+/// can start, so that an address such as `me@example.org` is not a trigger.
 fn token_at(text: &str, offset: usize) -> Option<Token<'_>> {
     let cursor = byte_at(text, offset);
     let (before, after) = text.split_at(cursor);

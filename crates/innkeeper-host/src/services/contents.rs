@@ -1,7 +1,7 @@
 //! Results of tools that no turn has room for: stored beside the session, and read by clients that see it (RES-03).
 //!
-//! A turn shows the beginning and the end, and says where the whole is: at a URI of the host's own, which
-//! `resourceRead` serves. It is there before anybody is told of it, and goes with its session.
+//! A turn shows the beginning and the end, and refers to the whole with a URI of the host's own, which `resourceRead`
+//! serves. The blob is stored before the reference is published, and is removed with its session.
 
 mod closed_sessions;
 pub(crate) mod effects;
@@ -27,7 +27,7 @@ pub use self::memory::MemoryContents;
 pub(crate) use self::references::names_in;
 use crate::services::resources::{Content, ResourceError};
 
-/// How many bytes of a hash make a name: enough that nobody finds two contents with the same one.
+/// The bytes of a hash that make a name: enough to make collisions infeasible.
 const NAME_BYTES: usize = 16;
 /// Longest media type that is kept.
 const MAX_TYPE_BYTES: usize = 255;
@@ -80,8 +80,8 @@ pub trait Contents: Send + Sync + 'static {
     /// There is a session of this URI, perhaps again. Comes before it keeps anything.
     fn open(&self, session: &str);
 
-    /// The session is gone for good: nothing is kept for it from now on, whatever is still under way. Its
-    /// contents are removed by [`Contents::forget`], which comes next.
+    /// The session is disposed: nothing is stored for it from now on, also not by work in progress. Its contents are
+    /// removed by [`Contents::forget`], which comes next.
     fn close(&self, session: &str);
 
     /// Removes what was kept for a session that is gone.
@@ -109,7 +109,7 @@ pub(crate) struct Reference {
 pub(crate) struct SessionContents {
     contents: Arc<dyn Contents>,
     session: Arc<str>,
-    /// The most that can be read in one piece: what is longer nobody could open.
+    /// The most that can be read in one piece: longer content could not be opened.
     most: usize,
     /// Locked by the task that removes the blobs of an earlier session with the same URI: they go before new ones come.
     order: Arc<RwLock<()>>,
@@ -186,7 +186,8 @@ fn is_type(text: &str) -> bool {
     text.len() <= MAX_TYPE_BYTES && !text.contains(char::is_control)
 }
 
-/// The name of a content. The same content has the same name, and nobody guesses it who has not seen it.
+/// Returns the name of a content. The same content has the same name, and the name cannot be guessed without the
+/// content.
 pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
     let mut hash = Sha256::new();
     hash.update(content_type.unwrap_or_default());

@@ -21,8 +21,8 @@ mod memory;
 /// The outcome of opening a journal.
 #[derive(Debug, Default)]
 pub struct Lease {
-    /// The highest sequence number that any earlier life of the host may have given out. The
-    /// first action of this life takes a higher one, whatever happened before (E-05).
+    /// The highest sequence number that an earlier generation of the host may have given out. The first action of this
+    /// generation takes a higher one in any case (E-05).
     pub last_seq: Seq,
     /// The highest number up to which nothing is missing. A client that has seen more has seen
     /// what was lost, and gets snapshots.

@@ -72,12 +72,12 @@ pub trait McpServers: Send + Sync + 'static {
         true
     }
 
-    /// Prepares to run servers for a session. Nothing runs until [`SessionServers::want`] says so, and
-    /// everything ends when what is returned is dropped.
+    /// Prepares to run servers for a session. Nothing runs until [`SessionServers::want`] names it, and everything ends
+    /// when the returned handle is dropped.
     fn open(&self, sink: ServerSink) -> Arc<dyn SessionServers>;
 
-    /// Gives every server of a resource a token, now and later, or takes it away. A server that waits for
-    /// one goes on by itself, and so does a call. Never shown, kept unencrypted or logged (AUTH-12).
+    /// Gives every server of a resource a token, now and later, or removes it. A server or a call that waits for a
+    /// token continues by itself. Tokens are never shown, stored unencrypted or logged (AUTH-12).
     ///
     /// All of that happens at once. The returned future ends when the token is persisted, or cannot be: no client is
     /// answered before. It need not be waited for.
@@ -288,8 +288,8 @@ impl TokenSink {
         Self { inbox }
     }
 
-    /// Says that a token was dropped because nobody gives another one for it, so that nobody believes that
-    /// there is one. Waits while the host is busy; `false` says that it is gone.
+    /// Reports that a token was dropped because it could not be renewed, so that clients see that it is missing. Waits
+    /// while the host is busy; `false` means that the host is gone.
     pub async fn lost(&self, resource: &str, number: u64) -> bool {
         let Some(inbox) = self.inbox.upgrade() else {
             return false;

@@ -68,8 +68,8 @@ impl Renderer {
         Self { chat, inbox, limits }
     }
 
-    /// Renders a prompt, for a run or, while the chat opens, for none. Takes a moment when nobody
-    /// wants to rewrite any of it, and never longer than the limit.
+    /// Renders a prompt, for a run or, while the chat opens, for none. Returns at once when no client rewrites any of
+    /// it, and never takes longer than the limit.
     pub(crate) async fn render(&self, turn: Option<TurnKey>, sections: Vec<PromptSection>) -> RenderedPrompt {
         let deadline = Instant::now() + self.limits.time;
         let ids = sections.iter().map(|section| section.id.clone()).collect();

@@ -1,4 +1,4 @@
-//! Git repositories that sessions work in: the seam to whatever looks at them.
+//! Git repositories that sessions work in: the trait that reads them.
 
 pub(crate) mod effects;
 
@@ -57,8 +57,8 @@ impl RepositorySink {
         }
     }
 
-    /// Reports the state of the repository, or that there is none. Waits while the host is busy; `false` says that
-    /// the host is gone.
+    /// Reports the state of the repository, or `None`. Waits while the host is busy; `false` means that the host is
+    /// gone.
     pub async fn seen(&self, state: Option<RepositoryState>) -> bool {
         let seen = Message::RepositorySeen {
             directory: Arc::clone(&self.directory),

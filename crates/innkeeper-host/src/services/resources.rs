@@ -27,7 +27,7 @@ pub use innkeeper_core::resource::{
 /// Serves resources to clients.
 ///
 /// Every operation is confined to `reaches`: what is not in one of them is
-/// [`ResourceError::Outside`], however its URI is spelled and whatever links lead there (RES-17).
+/// [`ResourceError::Outside`], however its URI is spelled and whichever symlinks lead there (RES-17).
 #[async_trait]
 pub trait Resources: Send + Sync + 'static {
     /// Whether it serves anything at all.

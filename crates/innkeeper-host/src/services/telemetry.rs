@@ -30,7 +30,7 @@ const QUEUE_BYTES: usize = 2 << 20;
 const BATCH_BYTES: usize = 128 << 10;
 /// How long records are gathered.
 const GATHERING: Duration = Duration::from_millis(100);
-/// More than any severity: nobody listens.
+/// Higher than any severity: there is no subscriber.
 const NOBODY: u8 = u8::MAX;
 
 /// The destination of a program's log, for subscribed clients. One sink belongs to one host.
@@ -60,7 +60,7 @@ pub struct LogSink {
 
 #[derive(Debug)]
 struct SinkState {
-    /// The lowest severity that anybody wants.
+    /// The lowest severity that a subscriber wants.
     wanted: AtomicU8,
     waiting: Mutex<Waiting>,
     /// Something waits, or enough for a batch.
@@ -88,7 +88,7 @@ impl fmt::Debug for LogSink {
 }
 
 impl LogSink {
-    /// A sink that nobody listens to yet.
+    /// Creates a sink without subscribers.
     pub fn new() -> Self {
         Self {
             shared: Arc::new(SinkState {
@@ -99,7 +99,7 @@ impl LogSink {
         }
     }
 
-    /// Whether anybody listens to records of this severity.
+    /// Returns whether a subscriber wants records of this severity.
     pub fn wants(&self, severity: impl Into<Severity>) -> bool {
         severity.into().number() >= self.shared.wanted.load(Ordering::Relaxed)
     }
@@ -143,13 +143,13 @@ impl LogSink {
         }
     }
 
-    /// Says what anybody listens to from now on.
+    /// Sets the lowest severity that subscribers want from now on.
     pub(crate) fn set_wanted(&self, level: Option<LogLevel>) {
         let lowest = level.map_or(NOBODY, |level| level.lowest().number());
         self.shared.wanted.store(lowest, Ordering::Relaxed);
     }
 
-    /// Counts records that were taken and could not be told.
+    /// Counts records that were taken and could not be sent.
     pub(crate) fn leave_out(&self, records: usize) {
         self.lock().left_out += records;
     }
@@ -205,7 +205,7 @@ pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended
             if inbox.send(Message::Logs { taken }).await.is_err() {
                 return;
             }
-            // Or not, by a host that has something else to do: then it is told again.
+            // The host may drop the message while it restarts: then it is sent again.
             drop(inbox);
             let _ = was_taken.await;
         }

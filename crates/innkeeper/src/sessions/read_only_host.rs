@@ -22,7 +22,7 @@ pub(super) async fn start(dir: &DataDir) -> Result<Host, Failure> {
         .read_only("no host runs on this data directory");
     let builder = match dir.is_owned() {
         true => builder,
-        false => builder.nobody_owns_it(),
+        false => builder.without_owner(),
     };
     builder.start().await.map_err(|error| {
         Failure::new(Kind::DataDirectory, error.to_string()).hint("`innkeeper doctor` checks it and says what to do")

@@ -93,7 +93,7 @@ impl ChatLink {
         std::mem::take(&mut kept)
     }
 
-    /// How long something may go on after it was cancelled.
+    /// The longest time that cancelled work may continue.
     pub(crate) fn cancel_time(&self) -> Duration {
         self.deps.cancel_time
     }
@@ -116,7 +116,7 @@ pub(crate) struct Driver {
     link: Arc<ChatLink>,
     /// Where turns go; a subagent's chat takes none.
     turns: Option<mpsc::UnboundedSender<Turn>>,
-    /// Completes when the task has let go of everything.
+    /// Completes when the task has dropped everything.
     finished: Option<oneshot::Receiver<()>>,
     running: Option<Running>,
 }
@@ -332,7 +332,7 @@ impl Driver {
         }
     }
 
-    /// Ends everything. Returns what completes when the task has let go.
+    /// Ends everything. The receiver completes when the task has dropped everything.
     pub(crate) fn close(mut self) -> Option<oneshot::Receiver<()>> {
         self.finished.take()
     }
@@ -407,7 +407,7 @@ impl Task {
                 match self.customizations(&running, &customizations_watch).await {
                     Ok(customizations) => {
                         let _ = running.customizations.set(customizations);
-                        // A turn for an app is none that hooks or agents take for the beginning.
+                        // A turn for an app does not count as the first turn for hooks and agents.
                         let is_first = start.app_request.is_none() && std::mem::take(&mut is_first);
                         self.run_turn(&mut chat, &running, start, is_first).await
                     }
@@ -462,8 +462,8 @@ impl Task {
         }?;
         if let awaited @ [_, ..] = known.awaited() {
             let notice = format!(
-                "This turn goes on without what its client has not handed over yet: {}. Rules and hooks in there do \
-                 not hold in it.",
+                "This turn continues without plugins that its client has not sent yet: {}. Their rules and hooks do \
+                 not apply to it.",
                 awaited.join(", ")
             );
             let _ = sink(&self.link, running).notice(notice).await;

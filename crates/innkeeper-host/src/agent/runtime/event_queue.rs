@@ -14,8 +14,8 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::main_loop::Message;
 
-/// Events waiting at most; beyond it the agent waits. Well below the number of queued messages at
-/// which a connection counts as slow, so that a burst alone makes nobody look slow.
+/// Events waiting at most; beyond it the agent waits. Well below the number of queued messages at which a connection
+/// counts as slow, so that a burst alone makes no connection look slow.
 const MAX_EVENTS: usize = 1024;
 /// Bytes of text waiting at most, but for the last event.
 const MAX_BYTES: usize = 256 << 10;
@@ -94,7 +94,7 @@ impl State {
 /// The outcome of offering an event.
 #[derive(Debug)]
 pub(crate) enum Offer {
-    /// It waits, and the main loop must be told so.
+    /// The event waits, and the main loop must be woken.
     Wake,
     /// It waits, and the main loop knows.
     Taken,
@@ -273,7 +273,7 @@ impl EventQueue {
         self.lock().held = true;
     }
 
-    /// Lets the agent go on.
+    /// Lets the agent continue.
     pub(crate) fn release(&self) {
         self.lock().held = false;
         self.changed.notify_waiters();

@@ -18,7 +18,8 @@ use crate::agent::{AgentError, EventSink};
 use crate::services::customizations::{HookCall, HookEvent, HookOutcome};
 use crate::services::mcp::ServerTool;
 
-/// How often hooks can send an agent on in one turn: two that disagree would do so for ever.
+/// The number of times that hooks can make an agent continue in one turn: two hooks that disagree would do so without
+/// end.
 const MOST_ROUNDS: u32 = 3;
 /// The wait for a user after which a notification hook runs: the policy answers at once, and a user who is at the
 /// client answers soon.
@@ -109,8 +110,8 @@ impl EventSink {
         self.hook_context.heard().context.remove(&key).unwrap_or_default()
     }
 
-    /// Says that the agent has nothing left to do. A hook may want it to go on: then this says what for,
-    /// and the agent tells its model and goes on. An agent that does not ask is done when it returns.
+    /// Asks whether the agent may end its turn. A hook may want it to continue: then this returns the hook's reason,
+    /// which the agent gives to its model before it continues. An agent that does not ask is done when it returns.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl EventSink {
         };
         if rounds >= MOST_ROUNDS {
             let notice = format!(
-                "A hook wants the agent to go on after it did so {MOST_ROUNDS} times, which is enough for one turn. \
+                "A hook wants the agent to continue after it did so {MOST_ROUNDS} times, the limit of one turn. \
                  It said: {reason}"
             );
             self.notice(notice).await?;
@@ -270,7 +271,7 @@ impl EventSink {
         let input = object(json!({ "message": message, "notification_type": kind }));
         let call = self.hook_context.call(HookEvent::Notification, kind, input);
         let events = self.clone();
-        // Beside the turn: nobody waits for a bell to fall silent.
+        // Runs beside the turn, which does not wait for notification hooks.
         self.link.run_apart(async move {
             let (hooks, off) = events.customizations.hooks();
             let outcome = hooks.run(call, off, None).await;

@@ -130,7 +130,7 @@ impl Mailbox {
     }
 
     /// Registers a call. The core would silently drop one whose id is taken, and its agent would
-    /// wait for ever, so that is refused here (TOOL-21).
+    /// wait without end, so that is refused here (TOOL-21).
     pub(crate) fn add_call(&self, id: &str) -> Result<Arc<Slot>, AgentError> {
         if id.is_empty() || id.len() > MAX_CALL_ID {
             return Err(AgentError::failed(
@@ -241,7 +241,7 @@ impl Mailbox {
         }
     }
 
-    /// Passes on a subagent. If nobody waits for it any more it is dropped, which ends it.
+    /// Passes on a subagent. Without a waiter it is dropped, which ends it.
     pub(crate) fn deliver_subagent(&self, call: &str, subagent: Subagent) {
         self.answer_subagent(call, Ok(subagent));
     }

@@ -1,7 +1,7 @@
 //! Counts the fragments of inbound WebSocket messages.
 //!
 //! The library bounds a message in bytes, but a message of empty fragments has none, and could go
-//! on for ever. This watches the heads of frames go by (RFC 6455, section 5.2) and changes nothing.
+//! on without end. This watches the heads of frames go by (RFC 6455, section 5.2) and changes nothing.
 
 /// Follows a stream of frames.
 #[derive(Debug)]

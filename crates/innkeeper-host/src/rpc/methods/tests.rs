@@ -376,7 +376,7 @@ fn good_parameters_are_read_whole() {
             r#"{"property":"branch","workingDirectory":"file:///a","config":{"x":1}}"#,
             r#"SessionConfigCompletions(SettingQuery { setup: SessionSetup { provider: None, working_directory: Some("file:///a"), config: {"x": Number(1)} }, property: "branch", query: "" })"#,
         ),
-        // A token is not shown to anybody, and how long nothing is good for means nothing.
+        // An error never repeats a token, and an expiry without a token is meaningless.
         (
             "authenticate",
             r#"{"resource":"r","token":"","expiresIn":-1}"#,

@@ -8,7 +8,7 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 /// close.
 const MOST: usize = 4096;
 
-/// The sessions that went last: what a tool of theirs still gives back is not kept, for nobody would remove it.
+/// The sessions that closed last: late results of their tools are not stored, because nothing would remove them.
 #[derive(Debug, Default)]
 pub struct ClosedSessions(Mutex<VecDeque<String>>);
 

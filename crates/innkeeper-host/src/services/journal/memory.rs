@@ -32,7 +32,7 @@ const BLOCK: u64 = 2 * RESERVED;
 #[derive(Debug, Clone)]
 pub struct MemoryJournal(Arc<Mutex<State>>);
 
-/// How much of what nobody was promised a crash leaves of a [`MemoryJournal`].
+/// The part of the non-durable batches that a crash leaves of a [`MemoryJournal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Everything, as when only the process dies.

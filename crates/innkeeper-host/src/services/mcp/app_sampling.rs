@@ -134,7 +134,7 @@ impl AppRequest {
     ///
     /// # Errors
     ///
-    /// When the turn is cancelled; the app is told.
+    /// When the turn is cancelled; the app gets an error.
     pub(crate) async fn serve(
         self,
         events: &EventSink,

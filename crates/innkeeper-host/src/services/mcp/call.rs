@@ -230,7 +230,7 @@ struct CarriedOut {
     sampler: Option<Arc<dyn Sampler>>,
     /// The number of questions that the server has asked users.
     asked: AtomicUsize,
-    /// How often it has wanted a model to go on.
+    /// The number of sampling requests so far.
     sampled: AtomicUsize,
 }
 
@@ -304,7 +304,7 @@ impl CarriedOut {
             Wish::SignIn(requirement, mut done) => {
                 let signed_in = tokio::select! {
                     biased;
-                    // It has its token from elsewhere: nobody is asked any longer, and the call goes on (AUTH-10).
+                    // The token came from elsewhere: the question is withdrawn, and the call continues (AUTH-10).
                     () = done.closed() => None,
                     signed_in = call.await_sign_in(*requirement) => Some(signed_in?),
                 };

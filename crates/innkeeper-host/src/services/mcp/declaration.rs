@@ -25,7 +25,7 @@ pub struct ServerDeclaration {
     pub is_trusted: bool,
     /// Whether it has a process of its own for each session.
     pub is_isolated: bool,
-    /// Asked before every start, if not everybody may start it (P12).
+    /// Checked before every start, if the server needs the user's trust (P12).
     pub permission: Permission,
 }
 

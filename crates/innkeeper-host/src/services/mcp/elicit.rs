@@ -67,7 +67,7 @@ pub(super) fn content(schema: &Value, answer: Answer) -> Map<String, Value> {
     let named = fields(schema).filter_map(|(id, field)| {
         let value = match values.remove(id) {
             Some(value) => written(field, value)?,
-            // MCP: a field that nobody filled in has its default.
+            // MCP: a field without an answer has its default.
             None => usable_default(field)?,
         };
         Some((id.clone(), value))

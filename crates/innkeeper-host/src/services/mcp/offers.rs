@@ -180,7 +180,7 @@ pub struct McpResource {
     pub description: Option<String>,
     /// Its media type.
     pub content_type: Option<String>,
-    /// How many bytes it has, if that is told.
+    /// The size in bytes, if the server reports it.
     pub size: Option<u64>,
 }
 

@@ -223,7 +223,7 @@ async fn fill_in(
     })
 }
 
-/// Once it is put right, the very same turn can go on.
+/// Returns a resumable error: once its cause is removed, the same turn can continue.
 fn failed(message: String) -> AgentError {
     AgentError::resumable("mcpPrompt", message)
 }

@@ -22,7 +22,7 @@ const MAX_TEXT_BYTES: usize = 256 << 10;
 /// Most pictures, and most characters of base64 of one.
 const MAX_IMAGES: usize = 8;
 const MAX_IMAGE_BYTES: usize = 5 << 20;
-/// Most tokens that a model writes for a server, whatever the server wants.
+/// The most tokens that a model writes for a server, also if the server asks for more.
 const MAX_TOKENS: u32 = 8192;
 /// Most texts that end an answer, and the longest of them.
 const MAX_STOPS: usize = 16;
@@ -49,7 +49,7 @@ pub trait Sampler: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why there is no answer, in words for the server: without secrets.
+    /// Fails with the reason, as text for the server: without secrets.
     async fn sample(&self, request: &SamplingRequest) -> Result<SamplingResult, String>;
 
     /// Returns the token usage of its answers so far, if it knows and no other part reports it.

@@ -131,9 +131,9 @@ impl Mcp {
         }
     }
 
-    /// The URI under which this host knows a resource. It says nothing about it, means nothing in another
-    /// session, and stands only for what its server lists at that time: so nobody can have a server read
-    /// what it does not offer, or pass a server's URI off as a file of this machine.
+    /// Returns the URI under which this host serves a resource. It reveals nothing about the resource, is valid in one
+    /// session only, and resolves only to resources that the server lists at that time: so no client can make a server
+    /// read something that it does not offer, or pass a server's URI off as a file of this machine.
     pub fn resource_uri(&self, resource: &McpResource) -> String {
         let session = self.link.as_ref().map(|link| &*link.session).unwrap_or_default();
         resource_uri(session, resource)
@@ -304,7 +304,8 @@ pub(crate) struct SessionLink {
     /// The blobs of results that are too large for a turn.
     contents: SessionContents,
     wanted: RwLock<Arc<[String]>>,
-    /// Servers and apps that ask the model without asking users, who said so, and how often. It is forgotten with the session's servers.
+    /// The servers and apps whose sampling a user allowed for the session, and the number of their requests. Dropped
+    /// with the session's servers.
     may_sample: Mutex<HashMap<(String, Samples), u32>>,
     /// When a user last declined a request of an app, by server.
     declined: Mutex<HashMap<String, Instant>>,

@@ -15,7 +15,7 @@ pub struct McpTool {
     pub server: String,
     /// The display name of the server.
     pub server_name: String,
-    /// The plugin that brings the server.
+    /// The plugin that contains the server.
     pub plugin: Option<String>,
     /// The server's own name of the tool.
     pub tool: String,
@@ -33,7 +33,7 @@ pub struct McpTool {
     pub is_trusted: bool,
     /// `_meta.ui`, if a view of its calls can be shown (MCP-20).
     pub ui: Option<Map<String, Value>>,
-    /// It can be called as a task of MCP and in no other way, which is not supported: nobody is offered it.
+    /// The tool can be called only as a task of MCP, which is not supported: it is not offered to models.
     pub needs_task: bool,
 }
 
@@ -86,7 +86,7 @@ impl McpTool {
 pub struct ServerTool {
     /// The display name of the server.
     pub server: String,
-    /// The plugin that brings the server.
+    /// The plugin that contains the server.
     pub plugin: Option<String>,
     /// The server's own name of the tool.
     pub tool: String,
@@ -194,7 +194,7 @@ impl McpError {
 /// Handles the requests of a server during one of its tool calls.
 #[async_trait]
 pub trait CallHandler: Send + Sync {
-    /// It reports how far it is, in words.
+    /// The server reports its progress as text.
     async fn progress(&self, message: String);
 
     /// Asks users to sign in; the call continues by itself once a token for the resource was set. Returns whether a
@@ -223,7 +223,7 @@ pub enum Question {
         /// The address.
         url: String,
     },
-    /// A model should go on (`sampling/createMessage`). These are its parameters.
+    /// A sampling request (`sampling/createMessage`). These are its parameters.
     Sampling(Map<String, Value>),
 }
 

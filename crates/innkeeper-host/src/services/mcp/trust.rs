@@ -1,8 +1,8 @@
 //! Asks users in a turn whether the MCP servers of a workspace or of a client's plugin may run (P12).
 //!
 //! A server that waits for a decision is reported as `notTrusted`. The next turn of its session asks, with one question
-//! for all servers of one place. The decision counts for exactly what the question showed. A turn waits for the answer
-//! within bounds and goes on without the servers if there is none.
+//! for all servers of one workspace or plugin. The decision counts for exactly the commands that the question showed. A
+//! turn waits for the answer within limits and continues without the servers if there is no answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl EventSink {
             }
         }
         if !allowed.is_empty() {
-            // One that takes longer starts while the turn goes on.
+            // A server that takes longer starts while the turn continues.
             let _ = timeout(patience.start, link.started(&allowed)).await;
         }
         Ok(())
@@ -264,7 +264,7 @@ impl EventSink {
                 link.asking.leave_open(&question, group.attempt);
                 let place = &question.place;
                 let notice = format!(
-                    "This turn goes on without the MCP servers of {place}: nobody answered whether they may run. Start \
+                    "This turn continues without the MCP servers of {place}: no user answered whether they may run. Start \
                      one of them in this session to be asked again, or use `innkeeper trust allow '{place}'`."
                 );
                 self.notice(notice).await?;

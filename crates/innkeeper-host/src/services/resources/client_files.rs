@@ -198,7 +198,7 @@ fn is_virtual(uri: &str) -> bool {
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIRTUAL))
 }
 
-/// The label of what was read, with the part of it that is meant.
+/// Returns the label of an attachment, with its selected range.
 pub(super) fn labelled(label: String, selection: Option<TextSpan>) -> String {
     match selection {
         Some(selection) => format!("{label}, {}", selection.in_words()),

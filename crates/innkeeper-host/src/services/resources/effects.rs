@@ -76,7 +76,7 @@ fn changed_by(op: &ResourceOp) -> Vec<String> {
         ResourceOp::Copy(transfer) => vec![transfer.destination.clone()],
         ResourceOp::Move(transfer) => vec![transfer.source.clone(), transfer.destination.clone()],
         ResourceOp::Delete { uri, .. } => vec![uri.clone()],
-        // A new directory has nothing in it that anybody could use.
+        // A new directory is empty, so no other operation depends on its content.
         ResourceOp::Mkdir { .. }
         | ResourceOp::Read { .. }
         | ResourceOp::List { .. }

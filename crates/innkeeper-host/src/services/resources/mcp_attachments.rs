@@ -7,7 +7,7 @@ use super::client_files::{ReadLimits, labelled, told};
 use crate::services::mcp::Mcp;
 
 /// Replaces attachments that an MCP server of the session has with their content, or with words that say
-/// why there is none: a turn never fails or waits for ever because of an attachment.
+/// why there is none: a turn never fails or waits without end because of an attachment.
 pub(crate) async fn fill(mcp: &Mcp, limits: ReadLimits, attachments: &mut [Attachment]) {
     let deadline = tokio::time::Instant::now() + limits.time;
     for attachment in attachments {

@@ -14,7 +14,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Most turns that are read at once.
 const READ_TURNS: usize = 64;
 
-/// Reads what agents are told of the past.
+/// Reads the history that agents get.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnHistory {
     turns: Option<Arc<dyn TurnSource>>,
@@ -44,7 +44,7 @@ impl TurnHistory {
             left = left.saturating_sub(size(turn));
             fits
         });
-        // The latest one is told however long it is.
+        // The latest turn is included however long it is.
         let dropped = recent.len() - kept.count().max(1).min(recent.len());
         recent.drain(..dropped);
         let Some(span) = earlier else {

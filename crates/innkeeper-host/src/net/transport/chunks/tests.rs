@@ -203,7 +203,7 @@ async fn p7_whoever_leaves_in_the_middle_leaves_no_reader_behind() {
     drop(stream);
     let error = writing.await.expect("no panic").expect_err("nobody reads");
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-    // The thread notices as well, and lets go of everything.
+    // The thread notices as well, and drops everything.
     gone.notified().await;
 }
 

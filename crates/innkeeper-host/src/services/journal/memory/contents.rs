@@ -70,8 +70,8 @@ impl Contents {
         for record in &batch.records {
             self.apply_record(record, at_ms);
         }
-        // Logs and turns may come before their channel, but not without it: what a late action
-        // says about a channel that is gone is for nobody.
+        // Logs and turns may come before their channel, but not without it: a late action of a removed channel is
+        // dropped.
         let (sessions, chats) = (&self.sessions, &self.chats);
         let is_known = |uri: &Arc<str>| &**uri == ROOT || sessions.contains_key(uri) || chats.contains_key(uri);
         for record in &batch.records {

@@ -18,7 +18,7 @@ pub(super) const MAX_TEXT_BYTES: usize = 96 << 10;
 pub(super) const MAX_EMBEDDED_BYTES: usize = 5_000_000;
 /// The most of them in one turn, which needs space for other parts too (`turn_bytes`): the rest is stored for users.
 const MAX_TURN_EMBEDDED_BYTES: usize = 16 << 20;
-/// Longest URI of a server's that is told, and longest media type.
+/// The longest URI of a server, and the longest media type, that is shown.
 const MAX_URI_BYTES: usize = 4 << 10;
 const MAX_TYPE_CHARS: usize = 256;
 /// Longest of what a server says of something that it links to.
@@ -95,9 +95,9 @@ impl<'a> Shortened<'a> {
         fits
     }
 
-    /// Says where something is. Clients read every URI of a state from this host (RES-03), and what a server calls
-    /// something may be a file of this machine: so only what the server lists is a reference, under the host's own
-    /// name for it, of which the model is told the server's. Anything else is mentioned to both.
+    /// Adds a link. Clients read every URI of a state from this host (RES-03), and the URI of a server may look like a
+    /// file of this machine: so only a resource that the server lists becomes a reference, under the host's own URI,
+    /// while the model gets the server's URI. Any other link is text for both.
     async fn add_link(&mut self, uri: String, content_type: Option<String>, size: Option<u64>, about: Option<String>) {
         let listed = self.place.listed.get(&uri).cloned();
         let content_type = content_type.as_deref().map(media_type);

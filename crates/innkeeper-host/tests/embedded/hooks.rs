@@ -530,7 +530,7 @@ async fn a_hook_sends_an_agent_on_three_times_and_no_more() {
         notices(&parts)
             .last()
             .expect("a notice")
-            .contains("enough for one turn")
+            .contains("the limit of one turn")
     );
     let told = hooks.told(HookEvent::Stop);
     let active: Vec<&Value> = told.iter().map(|told| &told["stop_hook_active"]).collect();

@@ -144,7 +144,7 @@ fn another_version_another_key_and_no_key_are_reported() {
     fs::write(&scene.vault.key, STANDARD_KEY).unwrap();
     scene.is_lost("another key");
     fs::write(&scene.vault.key, "no key").unwrap();
-    scene.is_lost("is no key");
+    scene.is_lost("is not a key");
     fs::remove_file(&scene.vault.key).unwrap();
     scene.is_lost("is missing");
     // Users sign in again, and that is persisted.

@@ -191,7 +191,7 @@ async fn p12_a_turn_continues_without_undecided_servers() {
     let turn = room.client.run_turn(&room.uris.chat, "t1", "hello").await;
     assert_eq!(questions(&turn), 1);
     assert!(
-        notices(&turn).contains("goes on without the MCP servers"),
+        notices(&turn).contains("continues without the MCP servers"),
         "{}",
         notices(&turn)
     );

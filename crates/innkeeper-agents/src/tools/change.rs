@@ -306,7 +306,7 @@ async fn run_change(
         let input: Value = match serde_json::from_str(edited) {
             Ok(input) => input,
             Err(error) => {
-                let problem = format!("the user's edited input is not valid JSON: {error}");
+                let problem = format!("the user edited the input, which is not valid JSON now: {error}");
                 return outcome::finish(call, &attempt, Err(problem)).await;
             }
         };
@@ -314,7 +314,7 @@ async fn run_change(
         let again = match planned {
             Ok(again) => again,
             Err(problem) => {
-                let problem = format!("the person edited the input: {problem}");
+                let problem = format!("the user edited the input: {problem}");
                 return outcome::finish(call, &attempt, Err(problem)).await;
             }
         };

@@ -182,7 +182,7 @@ impl HostTool for RunCommand {
             match found {
                 Ok(found) => place = found,
                 Err(problem) => {
-                    let problem = format!("the person edited the input, and it cannot be run: {problem}");
+                    let problem = format!("the user edited the input, and it cannot be run: {problem}");
                     return outcome::finish(call, &attempt, Err(problem)).await;
                 }
             }

@@ -89,7 +89,7 @@ impl HostTool for FetchUrl {
             match parsed.and_then(|input| parse(&input, self.settings)) {
                 Ok(chosen) => url = chosen,
                 Err(problem) => {
-                    let problem = format!("the person edited the input, and it cannot be fetched: {problem}");
+                    let problem = format!("the user edited the input, and it cannot be fetched: {problem}");
                     return outcome::finish(call, &attempt, Err(problem)).await;
                 }
             }

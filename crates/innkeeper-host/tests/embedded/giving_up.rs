@@ -127,7 +127,7 @@ async fn a_call_that_is_dropped_ends_as_failed_whatever_stage_it_was_in() {
         assert_eq!(call["status"], "completed", "{call}");
         assert_eq!(call["success"], false, "{call}");
         let error = call["error"].to_string();
-        assert!(error.contains("gave up"), "{call}");
+        assert!(error.contains("dropped this call"), "{call}");
     }
     fixture.client.assert_converged().await;
 }

@@ -153,7 +153,7 @@ async fn tool06_an_edited_input_is_written() {
             .await;
         let answer = harness.approve_edited(&call, edited).await;
         assert!(
-            answer.is_error && answer.text.contains("edited input is not valid JSON"),
+            answer.is_error && answer.text.contains("the user edited the input"),
             "{}",
             answer.text
         );

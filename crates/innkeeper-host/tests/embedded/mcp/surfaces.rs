@@ -307,7 +307,7 @@ async fn inp07_a_prompt_that_nobody_says_enough_for_ends_its_turn_with_how_to_sa
     let error = fixture.error().await;
     let message = error["message"].as_str().expect("a sentence");
     assert!(
-        message.contains(r#"needs "who""#) && message.contains("`/inn:greet <who> [how]`"),
+        message.contains(r#"missing argument "who""#) && message.contains("`/inn:greet <who> [how]`"),
         "{message}"
     );
     fixture.client.assert_converged().await;

@@ -141,9 +141,8 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
-        let Some(agent) = self.agent_of(session) else {
-            return;
-        };
+        // A restored session may be of an agent that this host no longer has: it keeps the tools that it shows.
+        let Some(agent) = self.agent_of(session) else { return };
         if self.config.lists_tools {
             let provider = agent.info.provider.clone();
             if !self.storage.mode().is_read_only() {
@@ -177,9 +176,11 @@ impl Host {
 
     /// Has the agent of a session asked in a moment: many servers come at once, and each list is sent as a whole.
     pub(crate) fn note_tools(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
-        let lists_tools = self.config.lists_tools;
-        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| lists_tools) else {
+        if !self.config.lists_tools {
             return;
+        }
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return never!("the session is in memory");
         };
         if !std::mem::replace(&mut session.tools_due, true) {
             let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
@@ -206,7 +207,7 @@ impl Host {
     /// Publishes tools, unless they are what the session shows.
     fn publish_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, tools: Vec<ToolDefinition>) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         if session.state.server_tools.as_deref().unwrap_or_default() != tools {
             let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });

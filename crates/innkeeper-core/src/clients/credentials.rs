@@ -108,6 +108,7 @@ impl Host {
         };
         let mut payers = payers(session, author.as_ref());
         payers.retain(|client| self.tokens.holds(client, resource, token));
+        // The agent may refuse a token that was replaced meanwhile, and may have stopped advertising the resource.
         let Some(metadata) = self.advertised(resource).filter(|_| !payers.is_empty()).cloned() else {
             return;
         };
@@ -183,6 +184,7 @@ impl Host {
         resource: &ProtectedResourceMetadata,
         reason: &AuthRequiredReason,
     ) {
+        // A client without a connection cannot be notified.
         let Some(Presence::Active(transports)) = self.clients.get(client).map(|client| &client.presence) else {
             return;
         };

@@ -98,9 +98,9 @@ impl Host {
         if uri::is_telemetry(uri) {
             return self.unsubscribe_from_logs(conn, uri);
         }
-        let Some(channel) = self.channels.find(uri) else {
-            return;
-        };
+        // The client chose the URI; the channel may also have been removed since it subscribed.
+        let Some(channel) = self.channels.find(uri) else { return };
+        // A notification of a connection that was closed since it was read.
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
@@ -123,6 +123,7 @@ impl Host {
     }
 
     pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        // A connection that the host closed itself also ends on its own.
         let Some(connection) = self.conns.close(conn) else {
             return;
         };
@@ -138,6 +139,7 @@ impl Host {
             }
             self.left_watch(cx, *channel, true);
         }
+        // A connection that ends before its handshake belongs to no client.
         let Phase::Ready { client: client_id, .. } = connection.phase else {
             return;
         };
@@ -179,6 +181,7 @@ impl Host {
     /// The client did not come back in time: it leaves its sessions (ACT-10), and only what was
     /// negotiated is remembered, for a `reconnect` much later.
     pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>, client_id: &ClientId) {
+        // The timer outlives a client that was forgotten meanwhile.
         let Some(client) = self.clients.get_mut(client_id) else {
             return;
         };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::entry::find;
 use super::workspaces::key;
+use crate::core::never;
 
 /// Most decisions of one session; beyond it the one that is missed least is forgotten.
 const MAX_IN_SESSION: usize = 4096;
@@ -184,7 +185,7 @@ impl EnablementStore {
             });
             let least = of_workspaces.chain(of_global).min();
             let Some((directory, id)) = least.map(|(_, directory, id)| (directory.cloned(), id.clone())) else {
-                return;
+                return never!("one decision among many is the least");
             };
             self.forget(directory.as_deref(), &id);
         }

@@ -65,9 +65,11 @@ impl Host {
         session_id: ChannelId,
         mut entries: Vec<Customization>,
     ) {
-        let is_served = self.follows_customizations();
-        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| is_served) else {
+        if !self.follows_customizations() {
             return;
+        }
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return never!("the session is in memory");
         };
         let customizing = &mut session.customizing;
         let has_something = session

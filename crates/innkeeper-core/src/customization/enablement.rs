@@ -170,6 +170,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
+        // A session without customizations shows no list.
         let Some(mut list) = session.state.customizations.clone() else {
             return;
         };

@@ -66,9 +66,8 @@ fn fit_containers(list: &mut Vec<Customization>, most: usize, room: &mut Room, l
 }
 
 fn fit_children(entry: &mut Customization, room: &mut Room, left_out: &mut BTreeSet<String>) {
-    let Some(children) = children_mut(entry) else {
-        return;
-    };
+    // MCP servers have no children.
+    let Some(children) = children_mut(entry) else { return };
     let mut kept = 0;
     for child in children.iter() {
         let bytes = bytes_of(child);

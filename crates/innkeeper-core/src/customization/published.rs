@@ -18,9 +18,8 @@ const MAX_ICON_BYTES: usize = 16 << 10;
 /// Shows a plugin under the name and with the icons that its client published it with. Its customizations are called
 /// by the plugin's own name, which stays in `_meta`.
 pub(super) fn show_published(entry: &mut Customization, published: &ClientPluginCustomization) {
-    let Customization::Plugin(plugin) = entry else {
-        return;
-    };
+    // Clients publish nothing else, but the service that reads their files decides what it reports.
+    let Customization::Plugin(plugin) = entry else { return };
     if plugin.name != published.name {
         keep_own_name(plugin);
         plugin.name.clone_from(&published.name);

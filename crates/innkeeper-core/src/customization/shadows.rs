@@ -37,13 +37,13 @@ pub(super) fn mark_shadowed(list: &mut [Customization], shadows: &Shadows, left_
 }
 
 fn mark_child(child: &mut ChildCustomization, shadows: &Shadows, off: &BTreeSet<String>) {
+    // Most customizations come first under their name.
     let Some(before) = child_id(child).and_then(|id| shadows.get(id)) else {
         return;
     };
     let winner = before.iter().find(|id| !off.contains(*id));
-    let Some(meta) = meta_mut(child) else {
-        return;
-    };
+    // Hooks and MCP servers are all used, so they have no mark.
+    let Some(meta) = meta_mut(child) else { return };
     match winner {
         Some(winner) => {
             let mark = Value::String(winner.clone());

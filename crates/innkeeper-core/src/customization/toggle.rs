@@ -132,9 +132,8 @@ impl Host {
         };
         let list = session.state.customizations.as_deref().unwrap_or_default();
         let scopes = EnablementView::of(session, &self.enablement.store);
-        let Some(place) = find(list, id) else {
-            return;
-        };
+        // A client may decide about a customization that was removed meanwhile.
+        let Some(place) = find(list, id) else { return };
         if place.shows(&scopes.decided(id, place), scopes.directory) {
             return;
         }

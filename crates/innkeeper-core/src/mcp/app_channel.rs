@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::wire;
 use super::{ServerList, ToServer};
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::{Delivery, McpCommand, Subscriber};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -203,14 +203,17 @@ impl Host {
         mut params: Map<String, Value>,
     ) {
         let (Some(session), Some(entry)) = (self.sessions.get(&session_id), self.channels.get(session_id)) else {
-            return;
+            return never!("the session is in memory and has a channel");
         };
+        // The server may have been removed from the session since it was asked to run.
         let Some(server) = wire::find(&session.state, id) else {
             return;
         };
+        // Only a server with apps has a channel, and only while it is ready.
         let (Some(channel), Some(apps)) = (&server.channel, &server.mcp_app) else {
             return;
         };
+        // Clients get only the notifications that the published capabilities promise.
         let Some(method) = notification(&apps.capabilities) else {
             return;
         };

@@ -168,7 +168,7 @@ impl Host {
         // What was just published changes nothing about what is wanted.
         self.mcp.noted.remove(&session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let is_known = match &session.mcp.asked {
             Some(asked) => **asked == wanted,

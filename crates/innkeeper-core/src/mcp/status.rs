@@ -35,6 +35,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
+        // The server may have been removed from the session since it was asked to run.
         let Some(shown) = wire::find(&session.state, id) else {
             return;
         };
@@ -93,6 +94,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
+        // The server may have been removed from the session since it was asked to run.
         let Some(shown) = wire::find(&session.state, id) else {
             return;
         };

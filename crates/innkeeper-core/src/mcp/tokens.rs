@@ -228,6 +228,7 @@ impl Host {
     /// The time of a token is over (AUTH-06), or the core has changed and it is nobody's. As when it is taken
     /// back, its servers say themselves that they need another one.
     pub(crate) fn expire_server_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
+        // The timer outlives a token that was taken back meanwhile.
         let Some(given) = self.forget_server_token(resource) else {
             return;
         };

@@ -66,10 +66,10 @@ impl Host {
     fn start_held_turn(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         self.clear_activity(cx, chat_id);
         let Some(run) = self.run_mut(chat_id) else {
-            return;
+            return never!("a held turn has a run");
         };
         let Some(held) = run.held.take() else {
-            return;
+            return never!("the turn is held");
         };
         // Its agent's time starts here.
         run.heard_ms = cx.now.mono_ms;
@@ -94,6 +94,7 @@ impl Host {
     /// Servers have been waited for long enough: those that are still starting go on doing so, and
     /// nobody waits for them.
     pub(crate) fn stop_waiting(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        // The timer outlives a session that is disposed or evicted meanwhile.
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };

@@ -11,7 +11,7 @@ use ahp_types::state::ResourceWatchState;
 use serde_json::{Value, json};
 
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::ResourceCommand;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 use crate::protocol::action_table::ChannelKind;
@@ -197,6 +197,7 @@ impl Host {
     /// Something changed where somebody watches (WCH-05). The reducer keeps nothing of it, so it is
     /// published without asking whether it changes the state.
     pub(crate) fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
+        // The watch may have been released while the change was on its way.
         let Some(channel) = self.watches.channel_of(number) else {
             return;
         };
@@ -239,6 +240,7 @@ impl Host {
     /// it said so, and otherwise when it has not come back in time.
     pub(crate) fn left_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId, may_come_back: bool) {
         let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
+        // Most channels are no watches.
         let Some(watch) = self.watches.by_channel.get_mut(&channel) else {
             return;
         };
@@ -282,7 +284,7 @@ impl Host {
     /// Takes one watch from those who no longer reach what is watched. It ends with the last who does.
     fn settle_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let Some(watch) = self.watches.by_channel.get(&channel) else {
-            return;
+            return never!("the channel is a watch");
         };
         let (owner, uri) = (watch.owner.clone(), watch.admitted_by.clone());
         let listening = self.channels.get(channel).map(|entry| entry.listeners());

@@ -366,7 +366,7 @@ impl Host {
     /// Tells root subscribers of a session, new or to be shown afresh.
     pub(crate) fn announce_added(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session) else {
-            return;
+            return never!("the session is in memory");
         };
         let summary = session.summary();
         session.announced = Some(summary.clone());

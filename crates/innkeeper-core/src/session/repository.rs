@@ -10,7 +10,7 @@ use ahp_types::common::JsonObject;
 use ahp_types::state::{ChangesSummary, ProjectInfo};
 use serde_json::{Map, Value, json};
 
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::RepositoryCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -85,7 +85,7 @@ impl Host {
             return;
         }
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let directories = session.state.working_directories.as_ref();
         let directory = directories.and_then(|all| all.first()).cloned();
@@ -115,12 +115,12 @@ impl Host {
 
     /// Asks for another look, because a turn may have changed files.
     pub(crate) fn look_at_repository_again(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
-        let session_id = self.chats.get(&chat_id).map(|chat| chat.session);
-        let Some((session_id, session)) = session_id.and_then(|id| Some((id, self.sessions.get(&id)?))) else {
-            return;
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return never!("the chat is in memory");
         };
-        if session.repository.is_some() {
-            cx.emit(RepositoryCommand::Refresh { session: session_id });
+        let session = self.sessions.get(&chat.session);
+        if session.is_some_and(|session| session.repository.is_some()) {
+            cx.emit(RepositoryCommand::Refresh { session: chat.session });
         }
     }
 
@@ -148,12 +148,11 @@ impl Host {
     /// Publishes the state of the repository if it differs from what is shown. All other entries of `_meta` stay
     /// (SES-24).
     fn show_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, state: Option<&RepositoryState>) {
-        let Some(session) = self
-            .sessions
-            .get(&session_id)
-            .filter(|_| !self.storage.mode().is_read_only())
-        else {
+        if self.storage.mode().is_read_only() {
             return;
+        }
+        let Some(session) = self.sessions.get(&session_id) else {
+            return never!("the session is in memory");
         };
         let mut meta = session.state.meta.clone().unwrap_or_default();
         for key in OWN_KEYS {

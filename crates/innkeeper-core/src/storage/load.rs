@@ -128,6 +128,7 @@ impl Host {
         if !self.storage.mode().has_store() {
             return self.handle_client(cx, conn, input);
         }
+        // An input of a connection that was closed since it was read.
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
@@ -152,6 +153,7 @@ impl Host {
         asked_uri: &Arc<str>,
         outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     ) {
+        // The answer to a load that the core before this one asked for, in the same process.
         let Some(mut asked) = self.storage.loads.sessions.remove(asked_uri) else {
             return;
         };
@@ -232,6 +234,7 @@ impl Host {
     }
 
     fn handle_deferred(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
+        // An input of a connection that was closed since it was read.
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };

@@ -84,9 +84,8 @@ impl Host {
     /// Takes the root up where it was left, and tells of what is different now. Where it cannot be
     /// told with actions, nobody's picture of the root is continued.
     fn open_root(&mut self, cx: &mut Cx<'_>, stored: Option<StoredRoot>, warnings: &mut Vec<String>) {
-        let Some(stored) = stored else {
-            return;
-        };
+        // A new store has no root yet.
+        let Some(stored) = stored else { return };
         let restored = match restore_root(&stored) {
             Ok(restored) => restored,
             Err(problem) => {

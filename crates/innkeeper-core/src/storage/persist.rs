@@ -131,9 +131,10 @@ impl Host {
             self.persist_root(cx);
         } else if self.sessions.contains_key(&channel) {
             self.persist_session(cx, channel, is_new);
-        } else {
+        } else if self.chats.contains_key(&channel) {
             self.persist_chat(cx, channel, is_new);
         }
+        // Resource watches change and are not persisted.
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.tail = 0;
         }
@@ -208,7 +209,7 @@ impl Host {
         let parent = self.chats.get(&chat_id).and_then(|chat| chat.parent);
         let parent = parent.and_then(|parent| Some(Arc::clone(&self.channels.get(parent)?.uri)));
         let (Some(chat), Some(entry)) = (self.chats.get_mut(&chat_id), self.channels.get(chat_id)) else {
-            return;
+            return never!("the chat is in memory and has a channel");
         };
         let Some(session) = self.sessions.get(&chat.session) else {
             return never!("the session is in memory");
@@ -238,6 +239,7 @@ impl Host {
             document: Document::new(move || document::write(&draft)),
         };
         Self::record(cx, Record::Chat(Box::new(record)));
+        // Most actions leave the completed turns as they are.
         let Some(changes) = chat.model.turn_changes() else {
             return;
         };
@@ -274,8 +276,11 @@ impl Host {
     /// Notes that a channel is gone.
     pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         self.storage.dirty.channels.remove(&channel);
-        let Some(entry) = self.channels.get(channel).filter(|_| self.storage.mode().persists()) else {
+        if !self.storage.mode().persists() {
             return;
+        }
+        let Some(entry) = self.channels.get(channel) else {
+            return never!("the channel exists");
         };
         let uri = Arc::clone(&entry.uri);
         let record = match entry.kind {

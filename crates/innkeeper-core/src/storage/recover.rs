@@ -205,6 +205,7 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
+        // Only an active turn without a run was interrupted.
         let (None, Some(turn)) = (&chat.run, &chat.model.head().active_turn) else {
             return;
         };

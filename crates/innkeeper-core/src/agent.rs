@@ -41,7 +41,7 @@ pub enum AgentEvent {
     Notice(String),
     /// A better title for the session, unless a person chose one.
     Title(String),
-    /// Something to look at that is not in the turn itself, because it is long or not text.
+    /// Content that is not in the turn itself, because it is long or not text.
     Resource {
         /// Its URI.
         uri: String,
@@ -57,22 +57,22 @@ pub enum AgentEvent {
         /// The step.
         step: Box<ToolStep>,
     },
-    /// The agent asks people something; answered with [`Reply::Answered`].
+    /// The agent asks the user questions; answered with [`Reply::Answered`].
     Ask(Box<Questions>),
     /// The agent no longer wants to know what it asked, by the id of [`Questions`].
     Withdraw(String),
-    /// The agent is ready to hear a steering message; answered with [`Reply::Steering`] (PEND-04).
+    /// The agent can take a steering message; answered with [`Reply::Steering`] (PEND-04).
     TakeSteering,
     /// A tool call starts a subagent in a chat of its own; answered with `AgentCommand::StartSubagent` or
     /// with [`Reply::NotSpawned`] (CHT-12).
     Spawn(Box<Spawn>),
-    /// Nothing to show, but the agent is alive; keeps the watchdog quiet.
+    /// Nothing to show, but the agent is alive; resets the watchdog.
     Alive,
-    /// Something to be told again when the chat is opened the next time: a session id of its own,
-    /// for instance. `null` forgets it.
+    /// A value that the agent gets back when the chat is opened the next time, such as its own session id. `null`
+    /// deletes it.
     Remember(Box<serde_json::Value>),
-    /// What it signed in with was not accepted: nobody gets that token again, and whoever gave it is
-    /// asked for another one (AUTH-09).
+    /// The provider did not accept a token: no agent gets it again, and its client is asked for another one
+    /// (AUTH-09).
     TokenRefused {
         /// The protected resource.
         resource: String,
@@ -126,7 +126,7 @@ pub enum Reply {
     },
 }
 
-/// Work that goes on beside turns (CHT-24).
+/// Work that continues between turns (CHT-24).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackgroundChange {
     /// It started, or its description changed.
@@ -193,12 +193,12 @@ pub enum TurnEnd {
     },
 }
 
-/// A failure to show to people.
+/// A failure to show to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// A short name for programs, such as `agentDied`.
     pub kind: String,
-    /// A sentence for people.
+    /// A sentence for users.
     pub message: String,
 }
 

@@ -12,7 +12,7 @@ pub struct CoreConfig {
     pub server_version: Option<String>,
     /// Intentional buffering for subscriptions that do not ask for a bound (SUB-10).
     pub default_latency_ms: u32,
-    /// How long a client that lost its last transport keeps its place (ACT-10).
+    /// How long a client that lost its last connection keeps its active-client slots (ACT-10).
     pub grace_ms: u64,
     /// How long summary changes are collected before they are announced (ROOT-13).
     pub summary_debounce_ms: u64,
@@ -53,41 +53,41 @@ pub struct CoreConfig {
     pub max_active_client_bytes: usize,
     /// Most sections of a system prompt that one client may want to rewrite (SMT-15).
     pub max_transform_sections: usize,
-    /// The sections that no client may rewrite, whatever their agents say; `None` leaves it to them
-    /// (SMT-12).
+    /// The sections that no client may rewrite, instead of those that the agents restrict; `None` leaves it to the
+    /// agents (SMT-12).
     pub restricted_sections: Option<Vec<String>>,
     /// Completed turns on one page of `fetchTurns`.
     pub turns_per_page: usize,
-    /// Most bytes of the snapshots in one answer, but for what they show besides completed turns and
-    /// the last of those; 0 means no bound. The published client reads no message beyond 64 MiB, so
-    /// without a bound it could not open a long chat at all. Older turns are fetched in pages.
+    /// Most bytes of the snapshots in one answer, not counting the last completed turn and everything except
+    /// completed turns; 0 means no bound. The published client reads no message beyond 64 MiB, so without a bound it
+    /// could not open a long chat at all. Older turns are fetched in pages.
     pub max_snapshot_bytes: usize,
-    /// Silence of an agent after which its chat says so; 0 means never.
+    /// Silence of an agent after which its chat shows a notice; 0 means never.
     pub silence_notice_ms: u64,
     /// Silence of an agent after which its turn is ended; 0 means never.
     pub silence_limit_ms: u64,
     /// How many of a chat's latest turns stay in memory, if there is a store.
     pub history_turns: usize,
-    /// How many bytes of them; the last one stays whatever its size.
+    /// How many bytes of them; the last one stays, however large.
     pub history_bytes: usize,
-    /// How long a session that nobody uses stays in memory, if there is a store; 0 means for ever.
+    /// How long an unused session stays in memory, if there is a store; 0 means forever.
     pub idle_session_ms: u64,
-    /// Whether there is somebody who serves resources; without, their methods are unknown.
+    /// Whether the host has a service for resources; without one, their methods are unknown.
     pub serves_resources: bool,
-    /// Whether there is somebody who finds customizations; without, sessions have none.
+    /// Whether the host has a service that discovers customizations; without one, sessions have none.
     pub serves_customizations: bool,
-    /// Whether somebody looks at Git repositories; without, sessions say nothing about theirs.
+    /// Whether the host has a service for Git repositories; without one, sessions show nothing about theirs.
     pub serves_repositories: bool,
-    /// Whether there is somebody who runs MCP servers; without, none of them ever starts.
+    /// Whether the host has a service that runs MCP servers; without one, none of them ever starts.
     pub serves_mcp: bool,
-    /// Whether there is somebody who asks agents which tools they offer in a session; without, what their profile
-    /// lists counts as offered everywhere.
+    /// Whether the host asks agents which tools they offer in a session; otherwise the tools of their profile count
+    /// as offered in every session.
     pub lists_tools: bool,
-    /// Whether whoever runs MCP servers keeps their tokens; without, they go with whoever gave them.
+    /// Whether the MCP service persists tokens; otherwise a token ends with the client that gave it.
     pub keeps_mcp_tokens: bool,
     /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
     pub mcp_blocking_ms: u64,
-    /// Whether there is somebody who brings what is logged; without, nobody is offered the log (OTL-01).
+    /// Whether the host passes its log to the core; otherwise no client is offered the log (OTL-01).
     pub serves_logs: bool,
     /// Most MCP servers of one session that run.
     pub max_mcp_servers: usize,
@@ -97,16 +97,15 @@ pub struct CoreConfig {
     pub max_customizations: usize,
     /// Most skills, agents and the like that they show together.
     pub max_customization_children: usize,
-    /// Most bytes of all of them. They are one message when they are told, and part of every
-    /// snapshot of the session.
+    /// Most bytes of all of them. They are published in one message, and are part of every snapshot of the session.
     pub max_customization_bytes: usize,
     /// Places that every client may reach.
     pub resource_roots: Vec<ResourceRoot>,
-    /// Who decides about what clients want to reach besides.
+    /// How requests of clients for further access are decided.
     pub resource_requests: RequestPolicy,
-    /// Who may look through the directories of this machine without asking first.
+    /// Which clients may browse the directories of this machine without a grant.
     pub resource_browsing: BrowsePolicy,
-    /// The URI of the directory in which clients start to look for one to work in.
+    /// The URI of the directory in which a client's folder picker starts.
     pub default_directory: Option<String>,
     /// How long a grant lasts.
     pub resource_grant_ms: u64,

@@ -1,4 +1,4 @@
-//! Customizations of sessions (CUS): what plugins, directories and clients bring, and what users switch on and off.
+//! Customizations of sessions (CUS): those of plugins, directories and clients, and the users' decisions about them.
 //!
 //! The host discovers customizations and reports all of them, without enablement
 //! ([`Input::CustomizationsFound`](crate::Input::CustomizationsFound)). The core adds the decisions of users and
@@ -44,11 +44,10 @@ pub use published::PLUGIN_NAME;
 pub use shadows::{SHADOWED_BY, Shadows};
 pub use stored_decisions::KeptSwitches;
 
-/// In `_meta` of an MCP server: `true` says that it is off for as long as nobody decided about it.
+/// In `_meta` of an MCP server: `true` means that it is off until a user decides about it.
 pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";
 
-/// What a session wants to be told of: everything that its agent, its directories and its clients
-/// bring along.
+/// The sources of a session's customizations: its agent, its directories and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The session's URI.
@@ -61,37 +60,37 @@ pub struct Wanted {
     pub client_plugins: Vec<ClientPlugin>,
 }
 
-/// A plugin that a client publishes. What is found of it is reported with the client's id and this
-/// very URI: by these two the core knows what the client decided about it (CUS-16).
+/// A plugin that a client publishes. Discovery reports it with the client's id and exactly this URI: by these two the
+/// core finds the client's decisions about it (CUS-16).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientPlugin {
     /// The client, which alone can read it.
     pub client: ClientId,
     /// Where the client has it; `virtual:` URIs are read through the client.
     pub uri: String,
-    /// What the client calls it.
+    /// The client's name for it.
     pub name: String,
-    /// Changes whenever its content does; without one it is read anew each time.
+    /// Changes whenever its content does; without one it is read again each time.
     pub nonce: Option<String>,
     /// How often its client has published it, where nothing but that says that it may have changed: without a nonce.
     pub publication: u64,
 }
 
-/// What is known of a session's customizations besides the list that clients see.
+/// The state of a session's customizations in addition to the list that clients see.
 #[derive(Debug, Default)]
 pub struct CustomizationState {
-    /// What people decided in this session alone. It outlives what it is about, which may come back.
+    /// The decisions of users in this session alone. They outlive their customizations, which may come back.
     pub(crate) decisions: Arc<Decisions>,
-    /// What the session said last that it wants, if anybody looks for it.
+    /// The sources that the session last asked to discover, if it did.
     wanted: Option<Box<Wanted>>,
-    /// Whether anything was reported since the session came into memory: until then it shows what it
-    /// had, and nothing of that is alive.
+    /// Whether anything was reported since the session came into memory: until then it shows the persisted list, and
+    /// none of its servers run.
     is_known: bool,
     /// Whether everything that it shows was only announced since then.
     is_announced: bool,
-    /// What was found and is not shown. An agent must not use what nobody can see or switch.
+    /// The discovered customizations that are not shown. An agent must not use what users cannot see or toggle.
     left_out: BTreeSet<String>,
-    /// What stands back behind something else, as it was found.
+    /// The shadowed customizations, as discovered.
     shadows: Arc<Shadows>,
     /// How often each client has published its plugins since the session came into memory.
     publications: BTreeMap<String, u64>,
@@ -110,7 +109,7 @@ impl CustomizationState {
         }
     }
 
-    /// Whether somebody looks for what the session brings along, and has not said yet what that is.
+    /// Whether the session's customizations were asked for and are not reported yet.
     pub(crate) fn is_awaited(&self) -> bool {
         self.wanted.is_some() && !self.is_known
     }
@@ -163,7 +162,7 @@ impl Host {
     }
 }
 
-/// The ids of everything that is switched off, by itself or with its container (CUS-11).
+/// The ids of all disabled customizations, also of those in a disabled container (CUS-11).
 pub(crate) fn switched_off(session: &Session) -> Arc<BTreeSet<String>> {
     let off = session.customizing.off.get_or_init(|| {
         let mut off = session.customizing.left_out.clone();

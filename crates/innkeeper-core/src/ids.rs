@@ -28,10 +28,10 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Identifies one transport connection for as long as it lives.
+/// Identifies one connection while it is open.
 ///
-/// The slot lets the shell find its outbox by index; the generation keeps a late message of a
-/// closed connection from reaching the one that took its slot.
+/// The slot lets the host find its outbox by index; the generation keeps a late message of a closed connection from
+/// reaching the one that reused its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
     /// Index into the shell's table of connections.
@@ -46,7 +46,7 @@ impl fmt::Display for ConnId {
     }
 }
 
-/// The identity a client chose for itself in `initialize`; it survives transports.
+/// The identity that a client chose in `initialize`; it survives connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(Arc<str>);
 
@@ -68,8 +68,8 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// Identifies a channel inside the core. Never reused, so a late event of a disposed session
-/// can never land in a newer one that took the same URI.
+/// Identifies a channel inside the core. Never reused, so a late event of a disposed session can never reach a newer
+/// one with the same URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u64);
 
@@ -77,8 +77,8 @@ pub struct ChannelId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnKey(pub u64);
 
-/// A map keyed by an id the host counted itself. Nobody outside can choose such keys, so the
-/// hash need not resist collisions, and a lookup is a multiplication.
+/// A map keyed by an id that the host counts. Clients cannot choose such keys, so the hash need not resist
+/// collisions, and a lookup is a multiplication.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Spreads a counted id over the bits of a hash.

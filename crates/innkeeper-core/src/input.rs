@@ -19,11 +19,11 @@ use crate::session::repository::RepositoryState;
 use crate::storage::records::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 use crate::telemetry::LogRecord;
 
-/// What a client sent on one connection, or that the connection is gone. It waits until everything it names is in
+/// A message of a client on one connection, or the end of the connection. It waits until everything it names is in
 /// memory.
 #[derive(Debug)]
 pub(crate) enum ClientInput {
-    /// The connection is gone.
+    /// The connection ended.
     Disconnected,
     /// A request to answer.
     Request { id: RequestId, command: Command },
@@ -45,9 +45,9 @@ pub enum Input {
         /// The authenticated peer.
         principal: Principal,
     },
-    /// A transport ended, for whatever reason.
+    /// A connection ended, for any reason.
     Disconnected {
-        /// The connection that is gone.
+        /// The connection that ended.
         conn: ConnId,
     },
     /// A request to answer.
@@ -98,7 +98,7 @@ pub enum Input {
         /// Its outcome.
         end: TurnEnd,
     },
-    /// The back end of a chat died, and has to be brought up again with what was said since.
+    /// The back end of a chat died, and has to be opened again with the turns since.
     ChatLost {
         /// The chat.
         chat: ChannelId,
@@ -114,7 +114,7 @@ pub enum Input {
         /// Description of the current work.
         message: Option<String>,
     },
-    /// Work beside turns started or ended.
+    /// Background work started or ended.
     Background {
         /// The chat it belongs to.
         chat: ChannelId,
@@ -152,10 +152,10 @@ pub enum Input {
         watch: u64,
         /// The watched resource.
         spec: Box<WatchSpec>,
-        /// The place of the client that it lies in, or why it is not watched.
+        /// The allowed root of the client that contains the watched resource, or why it is not watched.
         outcome: Result<String, RpcError>,
     },
-    /// Something changed where somebody watches.
+    /// A watched resource changed.
     WatchChanged {
         /// The watch's number.
         watch: u64,
@@ -171,7 +171,7 @@ pub enum Input {
         /// The tools.
         tools: Vec<ToolInfo>,
     },
-    /// What a session brings along, whole, in order, and with nothing switched (CUS-19).
+    /// All customizations of a session, in order and without enablement (CUS-19).
     CustomizationsFound {
         /// The session.
         session: ChannelId,
@@ -188,7 +188,7 @@ pub enum Input {
         /// The entries known so far.
         entries: Vec<Customization>,
     },
-    /// The Git repository around a session's primary directory was looked at.
+    /// The state of the Git repository around a session's primary directory.
     RepositorySeen {
         /// The session.
         session: ChannelId,
@@ -205,7 +205,7 @@ pub enum Input {
         id: String,
         /// Which of its starts it is about.
         attempt: u64,
-        /// What.
+        /// The report.
         report: ServerReport,
     },
     /// These MCP servers are started in another way than before.
@@ -215,7 +215,7 @@ pub enum Input {
         /// The ids of their customizations, and which start of each was in the old way.
         servers: Vec<(String, u64)>,
     },
-    /// A token that could be refreshed is gone: whoever has it was told that there is no other one.
+    /// A token that could be refreshed is lost: its authorization server gave no other one.
     McpTokenLost {
         /// The resource that the token was for.
         resource: String,
@@ -233,11 +233,11 @@ pub enum Input {
         /// The client that shows the app.
         asked_by: Option<ClientId>,
     },
-    /// A client tells an MCP server something on behalf of an app.
+    /// A client sends a notification to an MCP server on behalf of an app.
     McpNotification {
-        /// The connection that tells.
+        /// The connection of the client.
         conn: ConnId,
-        /// What.
+        /// The notification.
         request: Box<McpRequest>,
     },
     /// The catalogue of agents changed.
@@ -249,7 +249,7 @@ pub enum Input {
         /// The session, nothing, or why it cannot be read.
         outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     },
-    /// The store listed sessions for somebody.
+    /// The store listed sessions for a request.
     Listed {
         /// The connection that asked.
         conn: ConnId,
@@ -260,7 +260,7 @@ pub enum Input {
         /// The sessions, or why they cannot be read.
         outcome: Result<Vec<StoredSummary>, String>,
     },
-    /// The store took a session in for somebody.
+    /// The store imported a session for a request.
     Imported {
         /// The connection that asked.
         conn: ConnId,
@@ -269,9 +269,9 @@ pub enum Input {
         /// The session, or why it was not taken in.
         outcome: Result<ImportedSession, String>,
     },
-    /// Stored sessions to look after, because something went on in them when the host ended.
+    /// Stored sessions to recover, because something was running in them when the host ended.
     LookAfter(Vec<String>),
-    /// The host logged something. It changes nothing, and goes to whoever listens (OTL-02).
+    /// The host logged something. It changes no state and goes to the subscribers of the log (OTL-02).
     Logs(Vec<LogRecord>),
     /// The moment named by [`crate::HostCore::next_deadline`] has come.
     Tick,

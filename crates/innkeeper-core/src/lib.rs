@@ -1,12 +1,11 @@
 //! The Agent Host Protocol as a pure state machine.
 //!
-//! [`HostCore`] owns every session, chat and client of a host. It takes one [`Input`] at a time
-//! and answers with [`Effect`]s for a shell to perform in order. It does no IO, reads no clock,
-//! draws no random numbers and cannot fail, so everything it does can be replayed, simulated and
-//! fuzzed.
+//! [`HostCore`] owns every session, chat and client of a host. It takes one [`Input`] at a time and answers with
+//! [`Effect`]s for the host to perform in order. It does no IO, reads no clock, draws no random numbers and cannot
+//! fail, so everything it does can be replayed, simulated and fuzzed.
 //!
-//! Follow the data: [`input`] → [`decode`] and [`request`] → one commit (reduce,
-//! number, encode, keep, fan out) → [`effect`].
+//! Follow the data: [`input`] → [`decode`] and [`request`] → one commit (reduce, number, encode, persist, publish) →
+//! [`effect`].
 
 #![warn(missing_docs)]
 

@@ -39,7 +39,7 @@ pub(crate) use tokens::{ServerDemand, is_signed_out};
 pub use turn_gate::TurnWait;
 pub(crate) use wire::{at_rest, take_over_facts};
 
-/// What the core knows of servers over all sessions.
+/// The state of MCP servers over all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Mcp {
     /// The sessions that may want other servers than before.
@@ -50,7 +50,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// Of a host whose earlier lives gave out no number above this one.
+    /// Starts after the highest number that an earlier run of the host may have given out.
     pub(crate) fn new(last_attempt: u64) -> Self {
         Self {
             next_attempt: last_attempt,
@@ -74,7 +74,7 @@ impl Mcp {
 pub struct WantedServers {
     /// The session's URI.
     pub session_uri: Arc<str>,
-    /// Where it works, as URIs: what servers are told when they ask for roots.
+    /// The working directories of the session, as URIs: the answer to a server that asks for roots.
     pub roots: Vec<String>,
     /// The servers that are to run, in the order of the session's customizations.
     pub servers: Vec<WantedServer>,
@@ -85,23 +85,23 @@ pub struct WantedServers {
 pub struct WantedServer {
     /// The id of its customization.
     pub id: String,
-    /// Which of its starts it is. Another number than before means that it is to start anew, whatever
-    /// it does now; reports carry it, so that those about an earlier start are recognised.
+    /// The number of this start. A new number means that the server has to start again, whatever its status is;
+    /// reports carry it, so that those about an earlier start are recognised.
     pub attempt: u64,
 }
 
-/// What became of a server.
+/// A report about a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerReport {
     /// It does something else now.
     Status(ServerStatus),
-    /// What is known of it while it runs.
+    /// Details of it while it runs.
     Facts(ServerFacts),
     /// A list of its is different from before (MCP-17).
     ListChanged(ServerList),
     /// It wrote something for its log.
     Log {
-        /// How important, in the words of MCP: from `debug` to `emergency`.
+        /// The severity, as MCP names it: from `debug` to `emergency`.
         level: String,
         /// Which part of it.
         logger: Option<String>,
@@ -110,38 +110,38 @@ pub enum ServerReport {
     },
 }
 
-/// What a server does (MCP-01).
+/// The status of a server (MCP-01).
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerStatus {
     /// It is coming up.
     Starting,
     /// It runs, and its tools are known.
     Ready {
-        /// What clients may say to it on behalf of its apps, if it has any (MCP-15).
+        /// The requests that clients may send to it on behalf of its apps, if it has any (MCP-15).
         apps: Option<AppCapabilities>,
     },
-    /// Somebody has to sign in first (MCP-07).
+    /// A user has to sign in first (MCP-07).
     AuthRequired(Box<AuthRequirement>),
-    /// It does not run, and nobody wanted that.
+    /// It does not run because of a failure.
     Failed(Failure),
     /// It does not run.
     Stopped,
 }
 
-/// What people like to know of a server, and what it does does not say. Nothing of it is a secret (AUTH-12).
+/// Details of a server that its status does not show. None of them is a secret (AUTH-12).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// What its token is for, while there is one: whoever wants to sign out has to name it (AUTH-05).
+    /// The resource of its token, while it has one: a client that signs out has to name it (AUTH-05).
     pub resource: Option<String>,
     /// How many tools it has that models may call.
     pub tools: u64,
-    /// Tools that nobody can call, because they need tasks of MCP. Whoever reports them has bounded them.
+    /// Tools that cannot be called, because they need tasks of MCP. The reporter bounds the list.
     pub task_tools: Vec<String>,
-    /// The pictures that it shows itself with. Whoever reports them has bounded them.
+    /// The icons of the server. The reporter bounds the list.
     pub icons: Vec<ServerIcon>,
 }
 
-/// A picture of a server.
+/// An icon of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerIcon {
     /// Where it is, or what it is: an `https:` or a `data:` address.
@@ -154,10 +154,10 @@ pub struct ServerIcon {
     pub theme: Option<String>,
 }
 
-/// What clients may say to a server on behalf of its apps. Whoever reports it, serves it (MCP-15).
+/// The requests that clients may send to a server on behalf of its apps. The reporter serves all of them (MCP-15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppCapabilities {
-    /// `tools/list` and `tools/call`, and whether changes of the list are told.
+    /// `tools/list` and `tools/call`; `true` if changes of the list are notified.
     pub tools: Option<bool>,
     /// `resources/list`, `resources/templates/list` and `resources/read`, likewise.
     pub resources: Option<bool>,
@@ -181,44 +181,44 @@ pub enum ServerList {
 /// A token for the servers of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerToken {
-    /// The token. Never shown, logged or kept unencrypted (AUTH-12).
+    /// The token. Never shown, logged or stored unencrypted (AUTH-12).
     pub secret: Secret,
     /// Scopes of the token, if its giver knows them (AUTH-11).
     pub scopes: Option<Vec<String>>,
     /// How many seconds it is good for, if that is known.
     pub expires_in: Option<u64>,
-    /// Which of all that were given in this life of the host it is, so that nobody takes the end of one for the
-    /// end of the next. Those of an earlier life have 0.
+    /// The number of this token among all that were given in this run of the host, so that the loss of one is not
+    /// taken for the loss of the next. Tokens of earlier runs have 0.
     pub number: u64,
     /// The client that gave it.
     pub given_by: String,
-    /// Who gives out tokens for the resource, as far as its servers said.
+    /// The authorization servers of the resource that its MCP servers named.
     pub authorization_servers: Vec<String>,
-    /// How to get the next one. With it, whoever runs the servers sees to the token's time: it replaces
-    /// the token before that is over, and drops it when there is no other.
+    /// How to get the next one. With it, the MCP service replaces the token before it expires, and drops it when
+    /// there is no other.
     pub refresh: Option<Box<TokenRefresh>>,
 }
 
-/// What becomes of the token of a resource.
+/// A change of the token of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenChange {
-    /// There is one, in place of an earlier one.
+    /// A new token replaces an earlier one.
     Given(Box<ServerToken>),
-    /// Somebody took it back, or took it along: servers are signed out.
+    /// Its client revoked it, or left: servers are signed out.
     TakenBack,
-    /// Its time is over. It is kept no longer, and servers say that it expired (AUTH-06).
+    /// It expired. It is deleted, and servers show that it expired (AUTH-06).
     Expired,
 }
 
-/// How to get the next token without asking anybody (RFC 6749, 6).
+/// How to get the next token without asking a user (RFC 6749, 6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRefresh {
-    /// What is traded for the next token. As secret as that. Without it there is no next token, and the rest says
-    /// where this one is declared void.
+    /// The refresh token, as secret as the token. Without it there is no next token, and the other fields say where
+    /// this one is revoked.
     pub refresh_token: Option<Secret>,
     /// Where: an address of the authorization server.
     pub token_endpoint: String,
-    /// Where tokens are declared void, if it has such a place (RFC 7009).
+    /// The endpoint where tokens are revoked, if the authorization server has one (RFC 7009).
     pub revocation_endpoint: Option<String>,
     /// The OAuth client that the tokens were given to.
     pub client_id: String,
@@ -229,7 +229,7 @@ pub struct TokenRefresh {
 }
 
 impl ServerToken {
-    /// Whether whoever has it gets the next one by themselves.
+    /// Whether the MCP service refreshes it by itself.
     pub fn is_renewed(&self) -> bool {
         let refresh = self.refresh.as_ref();
         refresh.is_some_and(|refresh| refresh.refresh_token.is_some())
@@ -261,19 +261,18 @@ impl ClientAuth {
     }
 }
 
-/// What is known of a token that was kept from an earlier life of the host. The token itself is with
-/// whoever kept it.
+/// A token that was stored in an earlier run of the host, without the secret, which the MCP service has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptToken {
-    /// What it is for.
+    /// The resource that it is for.
     pub resource: String,
     /// The client that gave it.
     pub given_by: String,
-    /// How many seconds it is still good for, if that is known and nobody replaces it before.
+    /// Its remaining lifetime in seconds, if that is known and it is not refreshed before.
     pub expires_in: Option<u64>,
-    /// Who gives out tokens for the resource.
+    /// The authorization servers of the resource.
     pub authorization_servers: Vec<String>,
-    /// What it grants, as far as that was told.
+    /// The scopes of the token, if they are known.
     pub scopes: Option<Vec<String>>,
 }
 

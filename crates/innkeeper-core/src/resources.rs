@@ -1,8 +1,8 @@
 //! Access to files and other resources (RES-01, SEC-03).
 //!
-//! The core knows what a client may reach, and never touches a file. It hands what was asked, and
-//! the places that the client may reach, to whoever serves resources; that one confines itself to
-//! these places, because what a path really leads to only the file system knows (RES-17).
+//! The core knows which resources a client may access, and never touches a file. It passes a request and the allowed
+//! roots of its client to the resource service, which confines itself to these roots, because only the file system
+//! knows where a path really leads (RES-17).
 
 mod browsing;
 mod containment;
@@ -26,8 +26,8 @@ use crate::protocol::error::RpcError;
 use crate::protocol::method_scopes::scope_of;
 use crate::protocol::request::RequestId;
 
-/// The scheme of what MCP servers let read, with its colon. Such a URI is the host's own: whoever sees the
-/// session reads through it what a server of the session offers, and it never leads to a file.
+/// The scheme of resources of MCP servers, with its colon. Such a URI belongs to the host: clients that see the
+/// session read through it the resources that a server of the session offers, and it never leads to a file.
 pub const MCP_RESOURCES: &str = "mcp-resource:";
 
 /// Whether a URI stands for something that an MCP server lets read.
@@ -36,12 +36,12 @@ pub fn is_of_mcp_server(uri: &str) -> bool {
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case(MCP_RESOURCES))
 }
 
-/// What is done with resources.
+/// An operation on resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceOp {
     /// `resourceRead`.
     Read {
-        /// What to read.
+        /// The resource.
         uri: String,
         /// How its content is wanted; absent leaves it to the host (RES-02).
         encoding: Option<Encoding>,
@@ -59,14 +59,14 @@ pub enum ResourceOp {
     Move(Box<Transfer>),
     /// `resourceDelete`.
     Delete {
-        /// What to delete.
+        /// The resource.
         uri: String,
         /// Whether a directory goes with all that is in it (RES-11).
         recursive: bool,
     },
     /// `resourceResolve`.
     Resolve {
-        /// What to look at.
+        /// The resource.
         uri: String,
         /// Whether a link stands for what it leads to (RES-12).
         follow: bool,
@@ -76,11 +76,11 @@ pub enum ResourceOp {
         /// The directory to be.
         uri: String,
     },
-    /// `innkeeper/importContent`, which is this host's own: keeps something beside a session that was imported.
+    /// `innkeeper/importContent`, which is this host's own: stores a blob of a session that was imported.
     Keep(Box<KeepContent>),
 }
 
-/// What `innkeeper/importContent` carries: something that another host kept beside a session.
+/// The parameters of `innkeeper/importContent`: a blob that another host stored for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepContent {
     /// The session's URI.
@@ -89,7 +89,7 @@ pub struct KeepContent {
     pub name: String,
     /// Its media type.
     pub content_type: Option<String>,
-    /// When it was kept, in milliseconds since 1970.
+    /// When it was stored, in milliseconds since 1970.
     pub kept_ms: i64,
     /// The bytes.
     pub data: Vec<u8>,
@@ -104,7 +104,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// What `resourceWrite` carries.
+/// The parameters of `resourceWrite`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// The file.
@@ -124,7 +124,7 @@ pub struct Write {
 /// Where written bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
-    /// After the first `position` bytes; what came there is gone.
+    /// After the first `position` bytes; the rest of the file is removed.
     Truncate,
     /// `position` bytes before the end.
     Append,
@@ -132,7 +132,7 @@ pub enum WriteMode {
     Insert,
 }
 
-/// What `resourceCopy` and `resourceMove` carry.
+/// The parameters of `resourceCopy` and `resourceMove`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
     /// From where.
@@ -159,7 +159,7 @@ impl ResourceOp {
         }
     }
 
-    /// The URI of what the host keeps for a session, if it is about that.
+    /// The URI of the blob that the operation is about, if it is one.
     fn kept_content(&self) -> Option<&str> {
         let uris = match self {
             Self::Read { uri, .. }
@@ -184,34 +184,33 @@ impl ResourceOp {
         }
     }
 
-    /// The scope it needs: who may only look never writes.
+    /// The scope it needs: the view scope never writes.
     pub fn scope(&self) -> Scope {
         scope_of(self.method())
     }
 }
 
-/// A place that a client may reach: a file, or a directory with all that is in it.
+/// A root that a client may access: a file, or a directory with everything in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
     /// Its URI.
     pub uri: String,
     /// Whether the client may also write there.
     pub write: bool,
-    /// Whether the URI must be the place itself: on the way to what was granted there is no link, so
-    /// nobody can turn a grant for one place into one for another.
+    /// Whether the URI must not lead through a symlink: otherwise a grant for one path could become one for another.
     pub exact: bool,
 }
 
-/// What a client sees, wherever it lies: what these sessions show can also be read (RES-03).
+/// The sessions that a client sees: resources that they show can also be read, wherever they are (RES-03).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VisibleSessions {
     /// The sessions.
     pub sessions: Vec<ChannelId>,
-    /// Whether it may do more than look.
+    /// Whether the client has the scope drive.
     pub drives: bool,
 }
 
-/// A place that the configuration opens to every client.
+/// A root that the configuration opens to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceRoot {
     /// Its URI.
@@ -221,7 +220,7 @@ pub struct ResourceRoot {
 }
 
 impl Host {
-    /// Hands an operation to whoever serves resources.
+    /// Passes an operation to the resource service.
     pub(crate) fn resource(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, op: Box<ResourceOp>) {
         let of_mcp_server = match &*op {
             ResourceOp::Read { uri, .. } | ResourceOp::Resolve { uri, .. } => is_of_mcp_server(uri),
@@ -257,7 +256,7 @@ impl Host {
         };
         let sight = match op.scope() {
             Scope::View => self.sight(conn),
-            // What is shown is not thereby somebody's to change.
+            // A resource that a session shows can be read, not changed.
             Scope::Drive | Scope::Admin => VisibleSessions::default(),
         };
         cx.emit(ResourceCommand::Perform {
@@ -277,11 +276,10 @@ impl Host {
         }
     }
 
-    /// Where a client may read what the host keeps for sessions: in those that it sees, and nowhere else. It is
-    /// not a place on a disk, so no grant is about it.
+    /// The sessions whose blobs a client may read: those that it sees. A blob is no file, so no grant is about it.
     ///
-    /// The URI names the session that something was kept for first. A chat takes what it refers to along when it
-    /// moves, and an import may have another name, so it can be in any of them: its name says what it is.
+    /// The URI names the session that the blob was first stored for. A chat takes its blobs along when it moves, and
+    /// an import may have another name, so the blob can be in any of them: its name identifies it.
     fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<Reach>, RpcError> {
         if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
             let message = format!("{}: what the host keeps for a session can only be read", op.method());
@@ -297,7 +295,7 @@ impl Host {
         Ok(reaches.collect())
     }
 
-    /// Whether something can be kept beside a session: there has to be one, or nobody would ever remove it.
+    /// Whether a blob can be stored for a session: the session must exist, or the blob would never be removed.
     fn check_keep(&self, keep: &KeepContent) -> Result<Vec<Reach>, RpcError> {
         let session = self.channels.find(&keep.session);
         match session.is_some_and(|id| self.sessions.contains_key(&id)) {
@@ -332,7 +330,7 @@ impl Host {
         reaches
     }
 
-    /// The sessions that the client on a connection has to do with, each once.
+    /// The sessions that the client on a connection uses, each once.
     fn sessions_seen(&self, conn: ConnId) -> Vec<ChannelId> {
         let Some(connection) = self.conns.get(&conn) else {
             return Vec::new();
@@ -364,7 +362,7 @@ impl Host {
     }
 }
 
-/// Adds a place; one that is there already may become writable.
+/// Adds a root; one that exists already may become writable.
 fn add(reaches: &mut Vec<Reach>, uri: &str, write: bool, exact: bool) {
     match reaches
         .iter_mut()

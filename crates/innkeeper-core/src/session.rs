@@ -35,7 +35,7 @@ pub(crate) mod working_directories;
 
 /// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
 const ACTIVITY_BITS: u32 = 0b1_1111;
-/// The title of a session nobody has named.
+/// The title of a session without a name.
 pub const UNTITLED: &str = "New session";
 
 /// One session.
@@ -45,12 +45,12 @@ pub struct Session {
     pub uri: Arc<str>,
     /// Its state.
     pub state: Arc<SessionState>,
-    /// What its active clients want to rewrite, which the state has no place for (SMT-17).
+    /// The sections that its active clients offer to rewrite, which the state cannot hold (SMT-17).
     pub opt_ins: Arc<OptIns>,
-    /// What is known of its customizations besides the list in its state.
+    /// The state of its customizations in addition to the list in its state.
     pub customizing: CustomizationState,
-    /// What it can be set up with, in the order clients show it: as it was when the session was
-    /// created, whatever its agent offers to new ones.
+    /// Its settings, in the order clients show them: as they were when the session was created, even if its agent
+    /// offers others now.
     pub settings: Arc<[Setting]>,
     /// When it was created, RFC 3339.
     pub created_at: String,
@@ -69,42 +69,42 @@ pub struct Session {
     pub acknowledged: BTreeSet<ClientId>,
     /// [`Self::modified_at`] as a number.
     pub modified_ms: i64,
-    /// The same, for ordering. While the session is in memory it rises with every change, although
-    /// the clock may go back (F8): whoever reads a list page by page would meet the session again.
+    /// The same, for ordering. While the session is in memory it rises with every change, although the clock may go
+    /// back (F8): otherwise a client that reads a list page by page would get the session twice.
     pub order_ms: i64,
-    /// Who wants to know how far its creation is.
+    /// The connection that gets reports about its creation.
     pub progress: Option<Progress>,
-    /// When somebody last listened to it or changed it, on the monotonic clock.
+    /// When it last had a subscriber or a change, on the monotonic clock.
     pub used_ms: u64,
-    /// The client that created it, while the session is in memory: its tokens serve whoever has
-    /// none of their own (AUTH-07).
+    /// The client that created it, while the session is in memory: its tokens serve clients without tokens of their
+    /// own (AUTH-07).
     pub creator: Option<ClientId>,
     /// Its MCP servers.
     pub mcp: SessionServers,
-    /// Whether nobody has written anything in it yet; see [`crate::session::drafts`].
+    /// Whether no user has written in it yet; see [`crate::session::drafts`].
     pub is_draft: bool,
-    /// Whether anybody has ever subscribed to it or to one of its chats, in this life of the host.
+    /// Whether it or one of its chats has had a subscriber in this run of the host.
     pub was_heard: bool,
-    /// When it is deleted unless somebody listens until then, if it is a draft that nothing holds.
+    /// When it is deleted unless it gets a subscriber, if it is a draft that nothing holds.
     pub draft_ends_ms: Option<u64>,
     /// The directory whose repository is followed.
     pub repository: Option<String>,
 }
 
-/// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
+/// The request for reports about a session's creation, and the last report (ROOT-17).
 #[derive(Debug)]
 pub struct Progress {
     /// The connection that created the session.
     pub conn: ConnId,
     /// The token it chose.
     pub token: String,
-    /// What was reported last.
+    /// The progress that was last reported.
     pub done: u64,
     /// Whether anything was reported.
     pub reported: bool,
 }
 
-/// Who gave something its name; each may rename what came before it in this list.
+/// The source of a title; each may replace the ones before it in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TitleSource {
     /// It has none.
@@ -118,7 +118,7 @@ pub enum TitleSource {
 }
 
 impl Session {
-    /// A session that nobody has been told of.
+    /// A session that has not been announced yet.
     pub fn new(uri: &str, state: SessionState, settings: Arc<[Setting]>, now: Now) -> Self {
         Self {
             uri: uri.into(),
@@ -174,8 +174,7 @@ impl Session {
         }
     }
 
-    /// Whether this is the chat that the session came with. It need not be the first of the
-    /// catalogue.
+    /// Whether this is the default chat. It need not be the first of the catalogue.
     pub fn is_default(&self, chat: &str) -> bool {
         self.state.default_chat.as_deref() == Some(chat)
     }
@@ -203,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Whether people put it away.
+    /// Whether a user archived it.
     pub fn is_archived(&self) -> bool {
         self.state.status & SessionStatus::IsArchived.bits() != 0
     }
@@ -220,9 +219,8 @@ impl Session {
         latest.unwrap_or(&self.created_at)
     }
 
-    /// When a turn of it starts that starts now. Should somebody have set the clock back since the
-    /// session was created, that is just after its latest change: no session changed before it was
-    /// created, and every change is seen to be one.
+    /// The start time of a turn that starts now. If the clock was set back since the session was created, that is
+    /// just after its latest change: no session changed before it was created, and every change has a new time.
     pub(crate) fn next_start(&self, now: Now) -> String {
         if now.wall.as_millisecond() >= millis(&self.created_at) {
             return now.rfc3339();
@@ -250,7 +248,7 @@ impl Session {
         }
     }
 
-    /// The action that brings a chat's catalogue entry up to date, if it is not (SES-14).
+    /// The action that updates a chat's catalogue entry, if it differs (SES-14).
     pub fn catalogue_change(&self, chat: &ChatState) -> Option<StateAction> {
         let next = summary_of(chat);
         let known = self.state.chats.iter().find(|known| known.resource == next.resource)?;
@@ -299,8 +297,8 @@ impl Session {
             self.order_ms = modified_ms.max(self.order_ms.saturating_add(1));
         }
         let chats = &self.state.chats;
-        // A subagent that failed has told the call that started it, and nobody can make its chat run
-        // again: it would show the session as failed for ever.
+        // A subagent that failed has reported to the call that started it, and no client can make its chat run again:
+        // it would show the session as failed forever.
         let counts = |chat: &ChatSummary, bits: SessionStatus| {
             bits != SessionStatus::Error || !matches!(chat.origin, Some(ChatOrigin::Tool { .. }))
         };
@@ -366,7 +364,7 @@ fn compact(chat: &ChatSummary) -> SessionChatSummary {
     }
 }
 
-/// What all chats have changed together (SES-17); a chat that says nothing about it adds nothing.
+/// The sum of the changes of all chats (SES-17); a chat without changes adds nothing.
 fn all_changes(chats: &[ChatSummary]) -> Option<ChangesSummary> {
     let sum = |field: fn(&ChangesSummary) -> Option<i64>| {
         let parts = chats.iter().filter_map(|chat| field(chat.changes.as_ref()?));

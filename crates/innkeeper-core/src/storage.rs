@@ -52,7 +52,7 @@ impl Storage {
         self.installing.iter().cloned()
     }
 
-    /// Notes that a session is gone: a list that is being read may still have it.
+    /// Notes that a session was removed: a list that is being read may still have it.
     pub(crate) fn note_removed(&mut self, uri: &str) {
         self.lists.removed(uri);
     }

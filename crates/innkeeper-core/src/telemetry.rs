@@ -1,12 +1,12 @@
-//! The host's log, for whoever may administer the host: `ahp-otlp://logs/{level}` (OTL-01 to OTL-07).
+//! The host's log, for clients with the scope `admin`: `ahp-otlp://logs/{level}` (OTL-01 to OTL-07).
 //!
-//! These channels have no state. Subscribing is answered with an empty object, a record takes no number, is
-//! never kept and never replayed: a connection gets what is written while it listens (OTL-05). Each spelling that
-//! somebody subscribed to is a stream of its own and is named in what it carries (OTL-03), but records are
-//! encoded once per level, however many listen.
+//! These channels have no state. A subscription is answered with an empty object. A record takes no sequence number,
+//! is never persisted and never replayed: a connection gets the records that are written while it subscribes
+//! (OTL-05). Each spelling of a URI is a stream of its own and is named in its notifications (OTL-03), but records
+//! are encoded once per level, however many subscribe.
 //!
-//! The log speaks of everybody's sessions, and AHP has no owners of sessions that it could be cut by. So it is
-//! for the scope `admin` alone: others are neither offered it nor let in.
+//! The log contains details of all sessions, and AHP has no owners of sessions by which it could be filtered. So it
+//! is for the scope `admin` alone: other connections are not offered it and cannot subscribe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ pub const LOGS_TEMPLATE: &str = "ahp-otlp://logs/{level}";
 /// The same without a level: everything.
 const ALL_LOGS: &str = "ahp-otlp://logs";
 
-/// Who listens to the log.
+/// The subscribers of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     /// By the exact URI that was subscribed to; with a level in any case there are few of them.
     streams: BTreeMap<Arc<str>, Stream>,
-    /// The lowest level that anybody wants.
+    /// The lowest level that has a subscriber.
     wanted: Option<LogLevel>,
 }
 
@@ -78,12 +78,12 @@ impl Telemetry {
 }
 
 impl Host {
-    /// The lowest level of the log that anybody listens to. What is below it need not be brought here.
+    /// The lowest level of the log that has a subscriber. Records below it need not be passed to the core.
     pub(crate) fn wanted_logs(&self) -> Option<LogLevel> {
         self.telemetry.wanted
     }
 
-    /// What a connection is told about telemetry when it introduces itself, if anything (OTL-01).
+    /// The telemetry capabilities in the answer to a connection's handshake, if any (OTL-01).
     pub(crate) fn offered_telemetry(&self, conn: ConnId) -> Option<serde_json::Value> {
         let scope = self.conns.get(&conn)?.principal.scope;
         let is_offered = self.config.serves_logs && scope >= Scope::Admin;
@@ -125,14 +125,14 @@ impl Host {
         self.telemetry.remove(conn, |found| found == uri);
     }
 
-    /// Ends all of them: the connection is gone. Whoever comes back names them again (REC-07).
+    /// Ends all subscriptions of a connection that ended. A client that reconnects names them again (REC-07).
     pub(crate) fn forget_logs_of(&mut self, conn: ConnId) {
         if self.telemetry.wanted.is_some() {
             self.telemetry.remove(conn, |_| true);
         }
     }
 
-    /// Tells everybody who listens what they want of some records (OTL-03, OTL-04).
+    /// Sends records to the subscribers of their level (OTL-03, OTL-04).
     pub(crate) fn export_logs(&mut self, cx: &mut Cx<'_>, records: &[LogRecord]) {
         for level in LogLevel::ALL {
             let streams = self.telemetry.streams.iter();

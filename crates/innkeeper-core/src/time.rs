@@ -7,12 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 pub struct Now {
     /// Milliseconds of a monotonic clock; decides timeouts and durations.
     pub mono_ms: u64,
-    /// Wall clock; only shown to people, never used for order.
+    /// Wall clock; only shown to users, never used for order.
     pub wall: Timestamp,
 }
 
 impl Now {
-    /// What the wall clock says at another moment of the monotonic one, if nobody sets it between.
+    /// The wall clock at another moment of the monotonic one, if it is not set between.
     pub(crate) fn wall_at(&self, mono_ms: u64) -> Timestamp {
         let passed =
             SignedDuration::from_millis(i64::try_from(mono_ms.saturating_sub(self.mono_ms)).unwrap_or(i64::MAX));

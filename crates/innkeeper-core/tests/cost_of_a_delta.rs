@@ -1,4 +1,4 @@
-//! What one delta costs, counted in allocations: a clock would only show the machine.
+//! The cost of one delta, counted in allocations: a clock would only show the machine.
 
 use ahp::reducers::apply_action_to_chat;
 use ahp_types::actions::StateAction;
@@ -92,7 +92,7 @@ fn core_allocations(parts: usize) -> u64 {
         says(AgentEvent::EndPart, &mut effects);
         says(AgentEvent::Text("part".into()), &mut effects);
     }
-    // Room for the text and the effects, so that only the delta itself is counted.
+    // Capacity for the text and the effects, so that only the delta is counted.
     effects = Vec::with_capacity(16);
     says(AgentEvent::Text("x".repeat(4096)), &mut effects);
     let event = AgentEvent::Text("x".into());

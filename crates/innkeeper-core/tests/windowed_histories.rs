@@ -1,5 +1,5 @@
-//! A chat of which little is in memory, against one that is all there: whatever happens to both,
-//! they show the same and store the same.
+//! A chat with few turns in memory, compared with one that has all of them: after any sequence of changes, both show
+//! the same and store the same.
 
 use std::collections::HashMap;
 use std::ops::Range;

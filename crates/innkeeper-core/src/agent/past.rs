@@ -31,25 +31,24 @@ pub enum SpanEnd {
     Through(String),
 }
 
-/// A chat that came with a message, and whose turns have to be read first.
+/// A chat that a message has as an attachment, and whose turns have to be read first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadChat {
-    /// Which of the message's attachments it is. What stands there is what the agent is told when the
-    /// turns are gone.
+    /// The index of the attachment in the message. The agent gets the attachment as it is when the turns no longer
+    /// exist.
     pub attachment: usize,
     /// The turns.
     pub span: TurnSpan,
 }
 
-/// A turn of the past, as an agent is told of it.
+/// A completed turn, as an agent gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastTurn {
     /// The turn's id.
     pub id: String,
     /// The user's text.
     pub text: String,
-    /// What came with it: texts, references and names. What is large, such as a picture, is only
-    /// named.
+    /// The attachments: texts, references and names. Large content, such as an image, is only named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
     /// Steering messages, in the order the agent received them (PEND-04).
@@ -83,15 +82,15 @@ pub struct PastTool {
 pub enum PastOutcome {
     /// In order.
     Complete,
-    /// Cancelled by somebody.
+    /// Cancelled by a user.
     Cancelled,
     /// With an error.
     Failed,
-    /// Not at all: it was still running when the picture was taken (CHT-07).
+    /// Still running when the snapshot was taken (CHT-07).
     Unfinished,
 }
 
-/// Something that came with a message.
+/// An attachment of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attachment {
     /// Text that stands for something in the client.
@@ -116,7 +115,7 @@ pub enum Attachment {
         data: String,
         /// Their media type.
         content_type: String,
-        /// The part of the text that is meant.
+        /// The selected part of the text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<TextSpan>,
     },
@@ -128,7 +127,7 @@ pub enum Attachment {
         uri: String,
         /// Its media type.
         content_type: Option<String>,
-        /// The part of the text that is meant.
+        /// The selected part of the text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<TextSpan>,
     },
@@ -167,7 +166,7 @@ pub struct TextSpan {
 }
 
 impl TextSpan {
-    /// The span in words, with lines and columns counted from 1 as editors show them.
+    /// Describes the span, with lines and columns counted from 1 as editors show them.
     pub fn in_words(&self) -> String {
         let (line, column) = (
             self.start_line.saturating_add(1),

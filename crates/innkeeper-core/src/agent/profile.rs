@@ -52,7 +52,7 @@ impl From<ahp_types::state::AgentInfo> for AgentProfile {
 pub struct ToolInfo {
     /// Its name.
     pub name: String,
-    /// A title for people.
+    /// A title for users.
     pub title: Option<String>,
     /// Description.
     pub description: Option<String>,
@@ -76,17 +76,17 @@ pub struct CommandInfo {
 pub struct Setting {
     /// Its id.
     pub id: String,
-    /// A title for people.
+    /// A title for users.
     pub title: String,
     /// A sentence about it.
     pub description: Option<String>,
     /// Kind of value.
     pub kind: SettingKind,
-    /// The value when nobody chose one.
+    /// The value when the user chose none.
     pub default: Option<Value>,
     /// Whether it can be changed after the session was created (SES-23).
     pub mutable: bool,
-    /// Whether people see it without being able to change it.
+    /// Whether users see it without being able to change it.
     pub read_only: bool,
     /// Whether a session cannot be created without it.
     pub required: bool,
@@ -112,10 +112,10 @@ pub enum SettingKind {
     Boolean,
     /// One of these.
     Choice(Vec<Choice>),
-    /// One of too many to list; `sessionConfigCompletions` finds them (CMP-06). These are shown
-    /// before anybody has typed.
+    /// One of too many to list; `sessionConfigCompletions` finds them (CMP-06). These are shown before the user has
+    /// typed.
     Search(Vec<Choice>),
-    /// Several words.
+    /// Several strings.
     TextList {
         /// Fewest.
         min: Option<u32>,
@@ -127,9 +127,9 @@ pub enum SettingKind {
 /// A value to choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The value itself.
+    /// The value.
     pub id: String,
-    /// A label for people.
+    /// A label for users.
     pub label: String,
     /// A sentence about it.
     pub description: Option<String>,
@@ -154,7 +154,7 @@ impl Choice {
 pub struct SettingValue {
     /// The value.
     pub value: String,
-    /// A label for people.
+    /// A label for users.
     pub label: String,
     /// A sentence about it.
     pub description: Option<String>,

@@ -10,8 +10,8 @@ use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::session::Session;
 
 impl Host {
-    /// Chooses the client that rewrites a prompt with these sections, and which of them it gets, all
-    /// at one moment (SMT-05). What changes afterwards counts for the next render (SMT-10).
+    /// Chooses the client that rewrites a prompt with these sections, and which of them it gets, all at one moment
+    /// (SMT-05). Later changes count for the next render (SMT-10).
     pub(crate) fn choose_transformer(
         &self,
         cx: &mut Cx<'_>,
@@ -67,9 +67,9 @@ impl Host {
         })
     }
 
-    /// The client that rewrites: whoever started the turn, if it opted in; else whoever of those that
-    /// did came last, as with tools that several clients offer (ACT-05). A client in its grace cannot
-    /// be asked anything, so it does not stand in the way of one that can.
+    /// The client that rewrites: the author of the turn, if it opted in; otherwise the last client that opted in, as
+    /// with tools that several clients offer (ACT-05). A client in its grace period cannot answer requests, so it is
+    /// skipped.
     fn opted_in(&self, session: &Session, author: Option<&ClientId>) -> Option<(ClientId, ConnId)> {
         let members = session.state.active_clients.iter().rev();
         let mut willing = members

@@ -24,7 +24,7 @@ pub struct Question {
     pub title: Option<String>,
     /// The question.
     pub message: String,
-    /// Whether an answer is wanted; people may still accept without one (INP-05).
+    /// Whether an answer is wanted; users may still accept without one (INP-05).
     pub required: bool,
     /// Kind of answer.
     pub kind: QuestionKind,
@@ -71,14 +71,14 @@ pub enum QuestionKind {
     One {
         /// The choices.
         options: Vec<super::Choice>,
-        /// Whether people may write something else.
+        /// Whether users may write their own answer instead.
         freeform: bool,
     },
     /// Some of several.
     Many {
         /// The choices.
         options: Vec<super::Choice>,
-        /// Whether people may add something else.
+        /// Whether users may add their own answer.
         freeform: bool,
         /// Fewest choices.
         min: Option<u32>,
@@ -96,7 +96,7 @@ pub struct Answer {
     pub values: BTreeMap<String, AnswerValue>,
 }
 
-/// Whether people answered (INP-06).
+/// Whether the user answered (INP-06).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response {
     /// They did.
@@ -116,7 +116,7 @@ pub enum AnswerValue {
     Number(f64),
     /// Yes or no.
     Boolean(bool),
-    /// The ids of the chosen options, and what people wrote instead or in addition.
+    /// The ids of the chosen options, and the text that the user wrote instead or in addition.
     Selected {
         /// Chosen options.
         ids: Vec<String>,

@@ -51,7 +51,7 @@ impl AgentRegistry {
 }
 
 impl Host {
-    /// Takes note of how agents describe themselves now, and tells everybody if it differs.
+    /// Takes the current profiles of the agents, and publishes them if they differ.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
         let agents = self.shown_agents(&profiles);
         let registry = AgentRegistry::new(profiles, self.config.restricted_sections.as_deref());
@@ -122,7 +122,7 @@ impl Host {
         self.agents.find(&session.state.provider)
     }
 
-    /// Why nobody can run the turns of a chat: its agent was there when the session was created.
+    /// Why no agent can run the turns of a chat: its agent was removed since the session was created.
     pub(crate) fn missing_agent(&self, chat_id: ChannelId) -> Option<Failure> {
         let session = self.session_of(chat_id)?;
         if self.agent_of(session).is_some() {
@@ -141,7 +141,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
-        // A restored session may be of an agent that this host no longer has: it keeps the tools that it shows.
+        // A restored session may be of an agent that this host no longer has: its list of tools stays as it is.
         let Some(agent) = self.agent_of(session) else { return };
         if self.config.lists_tools {
             let provider = agent.info.provider.clone();
@@ -157,8 +157,8 @@ impl Host {
         self.publish_tools(cx, session_id, tools);
     }
 
-    /// Takes note of an action after which other tools may be offered: something that the session brings along was
-    /// found, switched on or off, or a server came or went.
+    /// Lists the tools again after an action that may change them: customizations were discovered or toggled, or an
+    /// MCP server started or stopped.
     pub(crate) fn note_tools_after(&mut self, cx: &Cx<'_>, session_id: ChannelId, action: &StateAction) {
         if matches!(
             action,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Section {
     /// Its id, which clients name to rewrite it.
     pub id: String,
-    /// A label for people.
+    /// A label for users.
     pub label: String,
     /// A sentence about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ impl Section {
         self
     }
 
-    /// Keeps every client from rewriting it, whatever the client asks for.
+    /// Forbids every client to rewrite it, even if the client asks for it.
     #[must_use]
     pub fn restricted(mut self) -> Self {
         self.restricted = true;
@@ -48,7 +48,7 @@ impl Section {
 pub struct StandardSection {
     /// Its id.
     pub id: &'static str,
-    /// A label for people.
+    /// A label for users.
     pub label: &'static str,
     /// A sentence about it.
     pub description: &'static str,

@@ -12,15 +12,15 @@ pub enum ToolStep {
     Start(ToolStart),
     /// More of the input, as the model writes it.
     Input(String),
-    /// What the call is about, as far as the streamed input tells. Replaces what was said before.
+    /// A description of the call from the input streamed so far. Replaces the one before.
     Announce(Description),
     /// The input is complete: run at once, or ask first. Also asks again in mid-run.
     Ready(ToolReady),
-    /// A judge's verdict on a call that waits for people (TOOL-18).
+    /// A judge's verdict on a call that waits for confirmation (TOOL-18).
     Risk(Risk),
     /// Output of the running call so far; replaces earlier output.
     Content(Vec<ToolContent>),
-    /// An MCP server wants people to sign in before it goes on (TOOL-15).
+    /// An MCP server needs the user to sign in before it continues (TOOL-15).
     AuthRequired(AuthRequirement),
     /// It got what it wanted.
     AuthResolved,
@@ -28,7 +28,7 @@ pub enum ToolStep {
     Done {
         /// Its outcome.
         result: ToolResult,
-        /// Whether people look at the result before the model does.
+        /// Whether the user reviews the result before the model gets it.
         review: bool,
     },
 }
@@ -38,7 +38,7 @@ pub enum ToolStep {
 pub struct ToolStart {
     /// The tool's name, which rules for approvals use.
     pub name: String,
-    /// A name for people.
+    /// A name for users.
     pub display_name: String,
     /// The agent's intention.
     pub intention: Option<String>,
@@ -46,16 +46,16 @@ pub struct ToolStart {
     pub contributor: Contributor,
     /// Presentation kind, for clients that have one for it.
     pub kind: Option<ToolKind>,
-    /// What people call the MCP server that executes it, and what the server calls the tool.
+    /// The display name of the MCP server that executes it, and the server's name of the tool.
     pub mcp: Option<McpName>,
-    /// What its server says about its view, for clients that show MCP Apps (MCP-20).
+    /// The server's description of its view, for clients that show MCP Apps (MCP-20).
     pub ui: Option<Map<String, Value>>,
 }
 
 /// Presentation kind of a tool's calls (`_meta.toolKind`).
 ///
-/// A call that starts subagents has no kind here: the host marks it as `subagent` once the subagent's chat
-/// exists, because a client that hears of it earlier looks for a chat that is not there.
+/// A call that starts subagents has no kind here: the host marks it as `subagent` once the subagent's chat exists,
+/// because a client that sees the mark earlier looks for a chat that does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolKind {
     /// It runs a command of a shell, which stands in its input under `command`.
@@ -66,7 +66,7 @@ pub enum ToolKind {
     Search,
 }
 
-/// A tool of an MCP server, as people and the server know it.
+/// A tool of an MCP server: the server's display name and its name of the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpName {
     /// The server's display name.
@@ -75,12 +75,12 @@ pub struct McpName {
     pub tool: String,
 }
 
-/// A sentence for people about a call.
+/// A sentence for users about a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
     /// The sentence without links.
     pub text: String,
-    /// The same in markdown with links; clients get it in the place of `text`.
+    /// The same in markdown with links; clients get it instead of `text`.
     pub markdown: Option<String>,
 }
 
@@ -130,20 +130,20 @@ pub struct ToolReady {
     pub invocation: Description,
     /// The input, usually JSON text.
     pub input: Option<String>,
-    /// Whether people are asked.
+    /// Whether the user is asked.
     pub permission: Permission,
 }
 
-/// Whether people are asked before a call runs.
+/// Whether the user is asked before a call runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Permission {
     /// It is harmless.
     NotNeeded,
     /// It is not, and the policy of the session decides whether they are asked.
     Ask(Box<Confirmation>),
-    /// They are asked, whatever the policy says: a hook wants it.
+    /// The user is asked even if an approval covers the call: a hook demands it.
     Insist(Box<Confirmation>),
-    /// They are not asked, because they said so elsewhere: a hook of their own allows it.
+    /// The user is not asked: a hook of the user allows it.
     Granted,
 }
 
@@ -164,12 +164,12 @@ pub struct Confirmation {
     pub offer: Offer,
 }
 
-/// The subject of a confirmation. An approval that is meant for more than this call is remembered
-/// as exactly that, and covers nothing else.
+/// The subject of a confirmation. An approval for more than this call is remembered as exactly this subject, and
+/// covers nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ApprovalSubject {
-    /// This tool with exactly this input. Calls of MCP servers and of clients are known by their
-    /// owner and their tool, whatever the input.
+    /// This tool with exactly this input. Calls of MCP servers and of clients are identified by their owner and their
+    /// tool, with any input.
     #[default]
     Call,
     /// A command that a shell runs.
@@ -229,7 +229,7 @@ pub enum Offer {
 pub struct ConfirmOption {
     /// Comes back in [`Decision::choice`].
     pub id: String,
-    /// Shown to people.
+    /// The label that users see.
     pub label: String,
     /// Whether choosing it lets the call run.
     pub approves: bool,
@@ -255,8 +255,8 @@ pub struct FileChange {
 pub struct FileSide {
     /// The file's URI.
     pub uri: String,
-    /// Where its content on this side can be read. The content of a `data:` URI is kept by the host and gets a URI of
-    /// the host's own, whose path is that of the file.
+    /// The URI of the content before or after the change. The host stores the content of a `data:` URI and gives it a
+    /// URI of its own, whose path is that of the file.
     pub content: String,
     /// Size of the content in bytes, if known.
     pub size: Option<u64>,
@@ -310,7 +310,7 @@ pub enum ToolContent {
         content_type: Option<String>,
         /// Size in bytes.
         size: Option<u64>,
-        /// What the model is told of it, where the URI says nothing to it. Clients do not get it.
+        /// The text that the model gets for it, if the URI means nothing to the model. Clients do not get it.
         mention: Option<String>,
     },
     /// A changed file.
@@ -348,7 +348,7 @@ pub struct ToolResult {
     pub success: bool,
     /// Description of the outcome for users, in the past tense.
     pub summary: String,
-    /// The same in markdown with links; clients get it in the place of `summary`.
+    /// The same in markdown with links; clients get it instead of `summary`.
     pub summary_markdown: Option<String>,
     /// Output.
     pub content: Vec<ToolContent>,
@@ -387,25 +387,25 @@ pub struct AuthRequirement {
     pub reason: AuthReason,
     /// The protected resource, as `authenticate` names it.
     pub resource: String,
-    /// A name for people.
+    /// A name for users.
     pub resource_name: Option<String>,
     /// Authorization servers that issue tokens for it.
     pub authorization_servers: Vec<String>,
     /// The scopes the call needs.
     pub scopes: Vec<String>,
-    /// Why, for people.
+    /// The reason, for users.
     pub description: Option<String>,
-    /// The client that people have registered for it; its secret is never shown (MCP-21).
+    /// The OAuth client that the user registered for it; its secret is never shown (MCP-21).
     pub oauth_client_id: Option<String>,
     /// Everything that is published about the resource, with the names of RFC 9728, if more is known
     /// than stands above (MCP-08).
     pub metadata: Option<Value>,
 }
 
-/// Why people have to sign in.
+/// Why the user has to sign in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthReason {
-    /// Nobody has.
+    /// No user has signed in.
     #[default]
     Required,
     /// The token is no longer good.
@@ -417,24 +417,24 @@ pub enum AuthReason {
 /// Reply to a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolReply {
-    /// It needs nobody's permission and is kept as running, so its work may begin: whatever happens
-    /// to the host, nobody can overlook afterwards that it was begun (P4).
+    /// The call needs no confirmation and is persisted as running, so its work may begin. After a crash the host
+    /// knows that it was begun (P4).
     Started,
     /// People, or the policy, decided whether it may run.
     Decided(Decision),
-    /// The client that executes it is done with it, or is gone.
+    /// The client that executes it has finished, or is gone.
     Completed(ToolResult),
-    /// People looked at the result and let the model have it, or not.
+    /// A user reviewed the result and released it for the model, or not.
     Reviewed {
         /// Whether the model may have it.
         approved: bool,
     },
-    /// Somebody signed in; the token is for this call's resource.
+    /// A user signed in; the token is for this call's resource.
     Authenticated {
-        /// The token. Never shown, kept or logged (AUTH-12).
+        /// The token. Never shown, persisted or logged (AUTH-12).
         token: Secret,
     },
-    /// Somebody gave up signing in, which ended the call.
+    /// A user declined to sign in, which ended the call.
     AuthRefused,
 }
 
@@ -443,11 +443,11 @@ pub enum ToolReply {
 pub struct Decision {
     /// Whether it may.
     pub approved: bool,
-    /// The input to run with, if people changed it.
+    /// The input to run with, if the user changed it.
     pub edited_input: Option<String>,
     /// The choice they made, by id.
     pub choice: Option<String>,
-    /// What they said about it, for the model: why they decided so, and what to do instead.
+    /// The user's remark for the model: why they decided so, and what to do instead.
     pub remark: Option<String>,
     /// Attachments of the remark.
     pub attachments: Vec<Attachment>,
@@ -458,7 +458,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision that the host made by itself.
+    /// A decision of the host.
     pub fn by_host(approved: bool) -> Self {
         Self {
             approved,
@@ -471,11 +471,11 @@ impl Decision {
         }
     }
 
-    /// What a model reads of a call that this decision keeps from running. What was attached comes beside it.
+    /// The text that a model reads of a call that this decision denies. Attachments come in addition.
     pub fn refusal(&self) -> String {
         let remark = self.remark.as_deref().filter(|remark| !remark.trim().is_empty());
         match (self.is_skipped, remark) {
-            // Nobody was asked: a hook refused it.
+            // No user was asked: a hook denied it.
             (_, Some(remark)) if self.by.is_none() => format!("this call was refused and did not run: {remark}"),
             (true, Some(remark)) => format!("the user skipped this call, so it did not run, and said: {remark}"),
             (true, None) => "the user skipped this call, so it did not run; go on without it".to_owned(),
@@ -497,7 +497,7 @@ pub struct ClientTool {
     pub client: ClientId,
     /// The name the client knows it by.
     pub client_name: String,
-    /// A title for people.
+    /// A title for users.
     pub title: Option<String>,
     /// Description.
     pub description: Option<String>,

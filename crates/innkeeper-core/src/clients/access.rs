@@ -6,14 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What a principal may do. Each scope includes the ones before it.
+/// The right of a principal. Each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Subscribe, list and read.
     View,
     /// Also create sessions and dispatch actions.
     Drive,
-    /// Also change the host itself.
+    /// Also change the host.
     Admin,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Scope {
 pub struct Principal {
     /// A label that is equal for equal credentials, such as `token:default` or `uid:1000`.
     pub name: Arc<str>,
-    /// What the credential allows.
+    /// The scope of the credential.
     pub scope: Scope,
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::agent::{Credential, Secret};
 use crate::ids::ClientId;
 
-/// What every client signed in with, by resource.
+/// The tokens of every client, by resource.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     of: HashMap<ClientId, BTreeMap<String, Token>>,
@@ -17,7 +17,7 @@ pub(crate) struct Tokens {
 #[derive(Debug)]
 enum Token {
     Valid(AgentToken),
-    /// It expired, or was taken back: whoever needs it is told that it was there once (AUTH-09).
+    /// It expired or was revoked: the next request for a token says so (AUTH-09).
     Lapsed,
 }
 
@@ -37,7 +37,7 @@ impl AgentToken {
 }
 
 impl Tokens {
-    /// Takes a token in, in place of an earlier one.
+    /// Stores a token and replaces an earlier one.
     pub(crate) fn grant(&mut self, client: &ClientId, resource: &str, held: AgentToken) {
         let of_client = self.of.entry(client.clone()).or_default();
         of_client.insert(resource.to_owned(), Token::Valid(held));
@@ -75,7 +75,7 @@ impl Tokens {
         self.of.retain(|_, tokens| !tokens.is_empty());
     }
 
-    /// What an agent is handed of a client's token, if that is good.
+    /// The credential that an agent gets from a client's valid token.
     pub(crate) fn credential(&self, client: &ClientId, resource: &str, now_ms: u64) -> Option<Credential> {
         match self.of.get(client)?.get(resource)? {
             Token::Valid(held) if held.is_good(now_ms) => Some(Credential {

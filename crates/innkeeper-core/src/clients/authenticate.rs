@@ -13,19 +13,19 @@ use crate::mcp::{ServerDemand, ServerToken, check_endpoints, is_signed_out};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{Authenticate, RequestId};
 
-/// No token is said to be good for longer, so that every deadline is one a clock can reach: ten years.
+/// The longest accepted lifetime of a token, ten years, so that every deadline can be represented.
 const LONGEST_LIFE_S: u64 = 10 * 365 * 24 * 60 * 60;
 
 /// A tool call that waits for a token.
 struct WaitingCall {
     chat: ChannelId,
-    /// Whose chat it is.
+    /// The session of the chat.
     session: ChannelId,
     turn: TurnKey,
     call: String,
-    /// What it waits for.
+    /// The resource that needs a token.
     resource: ProtectedResourceMetadata,
-    /// What the token has to grant.
+    /// The scopes that the token must have.
     scopes: Vec<String>,
     /// Whether an MCP server carries it out, which gets the token then.
     is_of_server: bool,
@@ -34,8 +34,8 @@ struct WaitingCall {
 }
 
 impl Host {
-    /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for
-    /// (AUTH-04). Nothing is said at once about what whoever runs the servers keeps first.
+    /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for (AUTH-04). The answer
+    /// to a token that the MCP service stores first is sent when that is done.
     pub(crate) fn authenticate(
         &mut self,
         cx: &mut Cx<'_>,
@@ -65,8 +65,8 @@ impl Host {
             return Ok(Some(json!({})));
         };
         let is_taken_back = token.reveal().is_empty();
-        // Whoever sees a call wait signs in for it (MCP-11). The token that it has been refused with does not do what
-        // people want of it, and whose it is does not matter any more than when it has expired.
+        // A user who sees a call wait may sign in for it (MCP-11). The token that was refused does not serve its
+        // purpose, so its owner does not matter, as with an expired one.
         let is_void = demands.iter().any(|demand| demand.is_signed_out)
             || waiting.iter().any(|call| {
                 let is_seen = || self.sees(conn, call) && call.accepts(scopes.as_deref());
@@ -74,11 +74,11 @@ impl Host {
             });
         let allowed = self.may_give_server_token(conn, &client, &resource, is_void && !is_taken_back);
         if is_taken_back {
-            // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
+            // AUTH-05: an empty token revokes an earlier one; waiting calls continue to wait.
             self.revoke_token(&client, &resource);
             let is_answered = match allowed {
                 Ok(()) => self.take_server_token(cx, &resource, Some((conn, id))),
-                // It has taken back its own.
+                // The client revoked its own token.
                 Err(_) if is_agents => false,
                 Err(refused) => return Err(refused),
             };
@@ -97,7 +97,7 @@ impl Host {
             });
         }
         let mut is_answered = false;
-        // First, so that a call that goes on finds it there.
+        // First, so that a resumed call finds it there.
         if allowed.is_ok() && (serves_servers || !served.is_empty()) {
             let named = waiting.iter().map(|call| &call.resource);
             let named = named.chain(demands.iter().map(|demand| &demand.resource));
@@ -134,7 +134,7 @@ impl Host {
         Ok((!is_answered).then(|| json!({})))
     }
 
-    /// Drops the tokens of a client that are no longer good, and tells it (AUTH-06).
+    /// Drops the expired tokens of a client, and notifies it (AUTH-06).
     pub(crate) fn expire_tokens(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
         for resource in self.tokens.expire(client, cx.now.mono_ms) {
             if let Some(resource) = self.advertised(&resource) {
@@ -232,7 +232,7 @@ impl Host {
 }
 
 impl WaitingCall {
-    /// Whether a token with these scopes will do. One whose scopes nobody knows may (AUTH-11).
+    /// Whether a token with these scopes suffices. One with unknown scopes may (AUTH-11).
     fn accepts(&self, granted: Option<&[String]>) -> bool {
         accepts(&self.scopes, granted)
     }
@@ -242,7 +242,7 @@ fn accepts(wanted: &[String], granted: Option<&[String]>) -> bool {
     granted.is_none_or(|granted| wanted.iter().all(|scope| granted.contains(scope)))
 }
 
-/// What somebody is told whose token helps nobody.
+/// The error for a client whose token suffices for nothing that waits.
 fn too_narrow(waiting: &[WaitingCall], demands: &[ServerDemand]) -> RpcError {
     let of_calls = waiting.iter().map(|call| (&call.resource, &call.scopes));
     let of_servers = demands.iter().map(|demand| (&demand.resource, &demand.scopes));

@@ -22,21 +22,21 @@ pub struct Channel {
     pub created: Seq,
     /// The number of its last action, or [`Self::created`].
     pub last: Seq,
-    /// Bytes of its actions since it was last kept as a whole.
+    /// Bytes of its actions since its document was last persisted.
     pub tail: usize,
     subscribers: Vec<Subscriber>,
-    /// What each subscriber has, in the same order as the subscribers.
+    /// The base of each subscriber, in the same order as the subscribers.
     bases: Vec<Base>,
     /// The same list as the fan-out takes it; rebuilt after a change, shared between changes.
     shared: Option<Arc<[Subscriber]>>,
 }
 
-/// What is remembered of a subscription when its connection is gone.
+/// A subscription that is remembered after its connection ended.
 #[derive(Debug, Clone)]
 pub struct Subscription {
     /// The delivery bound; `reconnect` names channels, not bounds.
     pub max_latency_ms: u32,
-    /// What its reader has.
+    /// The state that the subscriber has.
     pub base: Base,
     /// Its reader's dialect.
     pub dialect: Dialect,
@@ -57,8 +57,8 @@ impl Subscription {
 /// The state that later actions build on at one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
-    /// The last thing that only this subscriber was sent: its snapshot, or a page of turns. Who has
-    /// not seen that cannot be helped with a replay.
+    /// The last message that only this subscriber was sent: its snapshot, or a page of turns. A client that has not
+    /// seen it cannot be given a replay.
     pub started: Seq,
     /// The newest completed turn of a chat that this subscriber has not been sent; `None` when it
     /// has all of them (SUB-12).
@@ -134,7 +134,7 @@ impl Channels {
         self.by_uri.get(uri).copied()
     }
 
-    /// The channels with actions since they were last kept as a whole.
+    /// The channels with actions since their documents were last persisted.
     pub fn changed(&self) -> Vec<ChannelId> {
         let changed = self.by_id.iter().filter(|(_, channel)| channel.tail > 0);
         changed.map(|(id, _)| *id).collect()
@@ -152,16 +152,15 @@ impl Channels {
 }
 
 impl Channel {
-    /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07). The
-    /// earlier one's start stands, because it never stopped receiving, unless it lacked turns that
-    /// the new snapshot brings.
+    /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07). The earlier one's start
+    /// stays, because it never stopped receiving, unless it lacked turns that the new snapshot contains.
     pub fn subscribe(&mut self, subscriber: Subscriber, started: Seq, unloaded: Option<Arc<str>>) {
         self.shared = None;
         match self.position(subscriber.conn) {
             Some(index) => {
                 self.subscribers[index] = subscriber;
                 if self.bases[index].unloaded != unloaded {
-                    // Only who has seen something that came later has surely seen the snapshot.
+                    // Only a client that has seen a later action has surely seen the snapshot.
                     let started = started.next();
                     self.bases[index] = Base { started, unloaded };
                 }
@@ -214,19 +213,19 @@ impl Channel {
             .collect()
     }
 
-    /// Nobody lacks a turn of a chat that has none.
+    /// Clears the missing turns of all subscribers, for a chat that has no turns.
     pub fn all_loaded(&mut self) {
         for base in &mut self.bases {
             base.unloaded = None;
         }
     }
 
-    /// Everybody who listens.
+    /// All subscribers.
     pub fn subscribers(&self) -> impl Iterator<Item = &Subscriber> {
         self.subscribers.iter()
     }
 
-    /// Whether anybody listens.
+    /// Whether the channel has subscribers.
     pub fn has_subscribers(&self) -> bool {
         !self.subscribers.is_empty()
     }

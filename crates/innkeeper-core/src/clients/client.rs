@@ -9,7 +9,7 @@ use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::dialect::Dialect;
 use crate::storage::load::DeferredInputs;
 
-/// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
+/// The result of a client's handshake; `reconnect` carries none of it (NEG-20).
 #[derive(Debug, Clone)]
 pub struct Negotiated {
     /// The chosen version, exactly as offered (NEG-03).
@@ -28,7 +28,7 @@ pub struct Negotiated {
 pub enum Presence {
     /// At least one transport is up; the newest is last and is the primary one (NEG-21).
     Active(ActiveTransports),
-    /// The last transport is gone; the client may come back until the deadline.
+    /// The last connection ended; the client may come back until the deadline.
     Grace(GracePeriod),
     /// The grace period is over; only what `reconnect` needs is remembered.
     Absent(Subscriptions),
@@ -41,15 +41,15 @@ pub struct ActiveTransports {
     newest: ConnId,
 }
 
-/// The subscriptions of connections that are gone, by URI: a channel may leave memory meanwhile.
+/// The subscriptions of ended connections, by URI: a channel may leave memory meanwhile.
 pub type Subscriptions = HashMap<Arc<str>, Subscription>;
 
-/// What is remembered of a client in its grace period.
+/// The state of a client in its grace period.
 #[derive(Debug)]
 pub struct GracePeriod {
     /// When the grace period ends, on the monotonic clock.
     pub until_ms: u64,
-    /// What it subscribed to.
+    /// The subscriptions of its ended connections.
     pub subscriptions: Subscriptions,
 }
 
@@ -58,7 +58,7 @@ pub struct GracePeriod {
 pub struct Client {
     /// The principal that used the id first; it belongs to that one.
     pub principal: Arc<str>,
-    /// What was negotiated last.
+    /// The result of the latest handshake.
     pub negotiated: Negotiated,
     /// Connection state: connected, in its grace period, or absent.
     pub presence: Presence,
@@ -110,7 +110,7 @@ pub struct Conn {
     pub principal: Principal,
     /// How far the handshake got.
     pub phase: Phase,
-    /// What it subscribes to.
+    /// The channels it is subscribed to.
     pub subscriptions: HashSet<ChannelId>,
     /// Inputs that wait for the store.
     pub(crate) deferred: DeferredInputs,

@@ -1,9 +1,9 @@
 //! Chooses the tokens that an agent gets for a turn.
 //!
-//! A turn is paid for by whoever started it, if that client signed in itself. Otherwise by the
-//! client that created the session, and otherwise by one that takes part in it as an active client:
-//! they let others into their session, and a phone without a key of its own is to be able to
-//! answer what a laptop began. Never by anybody else on the host: a token is not the host's.
+//! A turn uses the token of its author, if that client signed in. Otherwise it uses the token of the client that
+//! created the session, and otherwise that of an active client of the session: they let others into their session,
+//! and a phone without an API key must be able to continue a session of a laptop. It never uses the token of any
+//! other client: a token does not belong to the host.
 
 use ahp_types::notifications::{AuthRequiredParams, AuthRequiredReason};
 use ahp_types::state::ProtectedResourceMetadata;
@@ -28,7 +28,7 @@ pub(crate) fn payers(session: &Session, author: Option<&ClientId>) -> Vec<Client
 }
 
 impl Host {
-    /// What the agent of a session may sign in with, for whoever wants something of it.
+    /// The credentials that the agent of a session gets for an author.
     pub(crate) fn credentials_for(&self, now: Now, session: &Session, author: Option<&ClientId>) -> Vec<Credential> {
         let wanted = self.agent_of(session).map(resources_of).unwrap_or_default();
         if wanted.is_empty() {
@@ -42,8 +42,8 @@ impl Host {
         wanted.iter().filter_map(credential).collect()
     }
 
-    /// Whether the agent of a new chat cannot work because nobody has signed in for it. The client
-    /// that created the chat is told (AUTH-09): it may have a token that it has not given yet.
+    /// Whether the agent of a new chat cannot work because no client has signed in for it. The client that created
+    /// the chat is notified (AUTH-09): it may have a token that it has not sent yet.
     pub(crate) fn asks_to_sign_in(&self, cx: &mut Cx<'_>, chat_id: ChannelId, creator: Option<&ClientId>) -> bool {
         let Some(session) = self.session_of(chat_id) else {
             return false;
@@ -60,7 +60,7 @@ impl Host {
         !missing.is_empty()
     }
 
-    /// Why a turn cannot run, if it is for want of a token; whoever can give one is told (AUTH-09).
+    /// The failure of a turn that lacks a token; notifies the clients that can send one (AUTH-09).
     pub(crate) fn ask_to_sign_in(
         &mut self,
         cx: &mut Cx<'_>,
@@ -118,8 +118,8 @@ impl Host {
         self.notify_session_of_auth(cx, session_id, author.as_ref(), &metadata, &AuthRequiredReason::Expired);
     }
 
-    /// Whether a chat's agent has to be asked to open it before it can run a turn: it never was, or
-    /// it could be told now of a turn that it has not heard of.
+    /// Whether a chat's agent has to open it before it can run a turn: it never did, or it has missed a turn and
+    /// could now get it with the history.
     pub(crate) fn needs_opening(&self, chat_id: ChannelId) -> bool {
         let Some(chat) = self.chats.get(&chat_id) else {
             return false;
@@ -150,8 +150,8 @@ impl Host {
         missing.cloned().collect()
     }
 
-    /// Tells those who listen to a session, and the author of the turn if they only listen to the
-    /// root, that a token is missing.
+    /// Notifies the subscribers of a session that a token is missing, and the author of the turn on the root channel
+    /// if it does not subscribe to the session.
     fn notify_session_of_auth(
         &mut self,
         cx: &mut Cx<'_>,
@@ -201,12 +201,12 @@ impl Host {
     }
 }
 
-/// What an agent wants tokens for.
+/// The resources that an agent needs tokens for.
 fn resources_of(agent: &AgentProfile) -> &[ProtectedResourceMetadata] {
     agent.info.protected_resources.as_deref().unwrap_or_default()
 }
 
-/// Resources, in words.
+/// Lists resources for a message.
 pub(crate) fn names(resources: &[ProtectedResourceMetadata]) -> String {
     let names = resources.iter().map(|resource| match &resource.resource_name {
         Some(name) => format!("{name} ({})", resource.resource),

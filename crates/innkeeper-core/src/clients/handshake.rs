@@ -67,7 +67,7 @@ impl Host {
             "protocolVersion": version,
             "serverSeq": self.log.seq().0,
             "serverInfo": server_info,
-            // What is worth asking `completions` about (CMP-01).
+            // The characters after which a client requests `completions` (CMP-01).
             "completionTriggerCharacters": ["@", "/"],
         });
         if let Some(telemetry) = self.offered_telemetry(conn) {
@@ -96,7 +96,7 @@ impl Host {
         let mut resumed: Vec<ChannelId> = Vec::new();
         let mut windows: Vec<(ChannelId, Window)> = Vec::new();
         let mut missing = Vec::new();
-        // A number between two lives of the host belongs to what was seen and lost (P5).
+        // A number between two runs of the host belongs to actions that were seen and lost (P5).
         let mut continues = self.log.can_continue_from(last_seen);
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in watches_last(&reconnect.subscriptions) {
@@ -123,15 +123,14 @@ impl Host {
                 Err(_) => missing.push(uri.clone()),
             }
         }
-        // Cut and registration are one step, so nothing is lost or doubled between the replay
-        // and the first live action (REC-09).
+        // The cut and the registration are one step, so nothing is lost or sent twice between the replay and the
+        // first live action (REC-09).
         //
-        // A replay continues the state that the client has. That is not to be had from a number
-        // of the future or of an earlier life of the host (REC-11), nor for a channel that the
-        // client was not subscribed to, such as a new session under the name of an old one, nor
-        // from before the snapshot of its subscription or a page of turns sent to it alone: the
-        // published client does not count a snapshot as seen, and whether either ever reached it
-        // nobody can tell.
+        // A replay continues the state that the client has. That is impossible from a number of the future or of an
+        // earlier run of the host (REC-11), for a channel that the client was not subscribed to, such as a new
+        // session under the URI of an old one, and from before the snapshot of its subscription or a page of turns
+        // sent to it alone: the published client does not count a snapshot as seen, and the host does not know
+        // whether either ever arrived.
         let replayable = if continues {
             self.log.replay_since(&resumed, last_seen)
         } else {
@@ -171,13 +170,13 @@ impl Host {
         (snapshots.collect(), 512 + bytes.sum::<usize>())
     }
 
-    /// A client that comes without some of its sessions has left them (REC-14). It does so before
-    /// it listens to anything: what follows from it, such as calls that fail in a chat that it does
-    /// resume, is part of the answer and not sent besides (REC-09).
+    /// A client that reconnects without some of its sessions has left them (REC-14). It leaves before it subscribes
+    /// to anything: the consequences, such as failed calls in a chat that it resumes, are part of the answer and not
+    /// sent in addition (REC-09).
     fn leave_unnamed(&mut self, cx: &mut Cx<'_>, id: &ClientId, named: &[String]) {
         let mut kept: Vec<ChannelId> = Vec::new();
         for channel in named.iter().filter_map(|uri| self.channels.find(uri)) {
-            // Nobody gets more subscriptions than that, whatever they name.
+            // A client gets at most this many subscriptions, however many it names.
             if kept.len() < self.config.max_subscriptions && !kept.contains(&channel) {
                 kept.push(channel);
             }
@@ -185,9 +184,8 @@ impl Host {
         self.leave_unheard(cx, id, &kept);
     }
 
-    /// What a client subscribed to with the connections it has or had. Where several overlap,
-    /// the latest start counts: if in doubt, as when they hold different turns, the client gets
-    /// snapshots.
+    /// The subscriptions of a client's open and ended connections. Where several overlap, the latest start counts: in
+    /// doubt, as when they have different turns, the client gets snapshots.
     pub(crate) fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
         let mut earlier = Subscriptions::default();
         match self.clients.get(id).map(|client| &client.presence) {
@@ -209,7 +207,7 @@ impl Host {
         earlier
     }
 
-    /// After a replay a subscription goes on from what it once started with.
+    /// After a replay a subscription continues from its original base.
     fn resume_bases(&mut self, conn: ConnId, earlier: &Subscriptions) {
         for (uri, subscription) in earlier {
             let channel = self.channels.find(uri);
@@ -226,7 +224,7 @@ impl Host {
             return Err(RpcError::invalid_request("the connection is closed"));
         };
         let principal = &connection.principal.name;
-        // `reconnect` says nothing about versions, so a later life has to know the latest.
+        // `reconnect` does not carry versions, so a later run has to know the latest.
         let mut replaces = false;
         let mut was_absent = false;
         match self.clients.get_mut(id) {
@@ -253,8 +251,8 @@ impl Host {
                 match &mut client.presence {
                     Presence::Active(transports) => transports.add(conn),
                     Presence::Grace(kept) => {
-                        // A client that starts afresh does not say what it still takes part in: it
-                        // has the rest of its grace to subscribe to those sessions (ACT-10).
+                        // A client that starts anew does not name the sessions that it still takes part in: it has
+                        // the rest of its grace period to subscribe to them (ACT-10).
                         if !is_fresh {
                             self.timers.cancel(kept.until_ms, Timer::EndGrace(id.clone()));
                         }
@@ -299,8 +297,8 @@ impl Host {
     }
 }
 
-/// The channels in the order in which they can be subscribed to: who may hear a watch depends on the sessions that
-/// it listens to (SEC-03), wherever in the list these are.
+/// The channels in the order in which they can be subscribed to: access to a watch depends on the sessions that the
+/// client subscribes to (SEC-03), at any position in the list.
 fn watches_last(channels: &[String]) -> Vec<&String> {
     let mut channels: Vec<&String> = channels.iter().collect();
     channels.sort_by_key(|uri| uri::is_watch(uri));

@@ -15,7 +15,7 @@ impl Host {
         self.check_writable(command)
     }
 
-    /// Refuses what would change something that cannot be kept (P14).
+    /// Refuses commands whose changes cannot be persisted (P14).
     fn check_writable(&self, command: &Command) -> Result<(), RpcError> {
         match self.storage.mode().read_only_reason() {
             Some(reason) if changes_state(command) => {
@@ -37,7 +37,7 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
     }
 }
 
-/// Whether a command changes what is kept.
+/// Whether a command changes persisted state.
 fn changes_state(command: &Command) -> bool {
     match command {
         Command::CreateSession(_)
@@ -50,7 +50,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::Authenticate(_) => true,
         Command::Grants(command) => !matches!(**command, GrantCommand::List),
         Command::Approvals(command) => !matches!(**command, ApprovalCommand::List { .. }),
-        // Files are not kept by the host.
+        // The host does not persist files.
         Command::Resource(op) => matches!(**op, ResourceOp::Keep(_)),
         Command::Ping
         | Command::Initialize(_)
@@ -61,7 +61,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::FetchTurns { .. }
         | Command::Completions(_)
         | Command::ResolveSessionConfig(_)
-        // A request may find its grant in place.
+        // A request may find its grant already given.
         | Command::Mcp(_)
         | Command::RequestResource { .. }
         | Command::WatchResource(_)
@@ -69,7 +69,7 @@ fn changes_state(command: &Command) -> bool {
     }
 }
 
-/// What people are told who want to change something that cannot be kept.
+/// The message for clients that try to change what cannot be persisted.
 pub(crate) fn read_only_message(reason: &str) -> String {
     format!("the host can read but not write: {reason}; it tries again by itself, so try again when that is mended")
 }

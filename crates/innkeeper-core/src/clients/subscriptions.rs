@@ -24,8 +24,8 @@ impl Host {
             Ok(registered) => registered,
             Err(error) => return cx.answer(conn, id, Err(error)),
         };
-        // Registered and captured in one step, and the response takes its place in the queue
-        // before anything that follows (SUB-03, E-04).
+        // Registered and captured in one step, and the response is queued before anything that follows (SUB-03,
+        // E-04).
         if let Some(snapshot) = self.capture_for(conn, channel, window) {
             let answer = Answer {
                 id: id.clone(),
@@ -58,7 +58,7 @@ impl Host {
         let Phase::Ready { client, dialect } = &connection.phase else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
-        // What was acknowledged to another connection was not acknowledged to this one (DSP-15).
+        // An acknowledgement to another connection does not count for this one (DSP-15).
         if let Some(session) = self.sessions.get_mut(&channel)
             && !connection.subscriptions.contains(&channel)
         {
@@ -75,7 +75,7 @@ impl Host {
         };
         connection.subscriptions.insert(channel);
         let client = client.clone();
-        // A later life must not continue the subscription before this one.
+        // A later run must not continue the subscription before this one.
         match self
             .clients
             .get(&client)
@@ -123,7 +123,7 @@ impl Host {
     }
 
     pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        // A connection that the host closed itself also ends on its own.
+        // The transport also reports the end of a connection that the host closed.
         let Some(connection) = self.conns.close(conn) else {
             return;
         };
@@ -153,8 +153,8 @@ impl Host {
         };
         match transports.without(conn) {
             Some(rest) => {
-                // What was sent to the lost connection alone, its state may build on when it comes
-                // back, and nobody can tell it from the others of the same client then.
+                // When the client comes back, its state may contain what was sent to the lost connection alone, and
+                // the host cannot tell which of the client's connections it was.
                 for other in rest.iter() {
                     for (uri, lost) in &subscriptions {
                         let channel = self.channels.find(uri);
@@ -187,7 +187,7 @@ impl Host {
         };
         let subscriptions = match &mut client.presence {
             Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => std::mem::take(&mut kept.subscriptions),
-            // It started afresh, and has not come back to these sessions.
+            // It started anew, and has not subscribed to these sessions again.
             Presence::Active(_) => return self.leave_unheard(cx, client_id, &[]),
             Presence::Grace(_) | Presence::Absent(_) => return,
         };

@@ -1,4 +1,4 @@
-//! Plugins that active clients bring to a session, and requests to discover a session's customizations.
+//! Plugins that active clients publish in a session, and requests to discover a session's customizations.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,13 +22,12 @@ const MAX_NAME_BYTES: usize = 1024;
 const MAX_DECISIONS: usize = 16;
 
 impl Host {
-    /// Whether anybody looks for customizations. A host that cannot write does not: it could not
-    /// tell anybody of them.
+    /// Whether customizations are discovered. A host that cannot write does not: it could not publish them.
     pub(super) fn follows_customizations(&self) -> bool {
         self.config.serves_customizations && !self.storage.mode().is_read_only()
     }
 
-    /// Asks for what a session brings along, unless that has been asked for.
+    /// Asks to discover the customizations of a session, unless that was asked.
     pub(crate) fn follow_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if !self.follows_customizations() {
             return;
@@ -47,7 +46,7 @@ impl Host {
         });
     }
 
-    /// Somebody listens to a channel: what its session brings along, and where it works, is of interest from now on.
+    /// A channel has a subscriber: its session's customizations and repository are needed from now on.
     pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
         // The root and watches belong to no session.
@@ -57,7 +56,7 @@ impl Host {
         }
     }
 
-    /// Nobody looks for what a session brings along any more.
+    /// Ends the discovery of a session's customizations.
     pub(crate) fn forget_customizations(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
         if session.customizing.wanted.is_some() {
             cx.emit(CustomizationCommand::Unfollow {
@@ -74,16 +73,15 @@ impl Host {
         self.switch_again(cx, session_id);
     }
 
-    /// Follows up on what a client says about itself: which plugins it has, and what it decided about
-    /// them (CUS-16).
+    /// Handles a changed entry of an active client: its plugins, and its decisions about them (CUS-16).
     pub(crate) fn client_customizes(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         self.count_publication(session_id, client);
         self.follow_again(cx, session_id);
         self.switch_of_client(cx, session_id, client);
     }
 
-    /// Follows up on a client that says about itself what it said before: a plugin without a nonce may have changed
-    /// all the same, so it is read again. Nothing is published unless it did, so no client can answer its own echo.
+    /// Handles an unchanged entry of an active client: a plugin without a nonce may have changed all the same, so it
+    /// is read again. Nothing is published unless it did, so no client can react to its own echo.
     pub(crate) fn client_published_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         self.count_publication(session_id, client);
         self.follow_again(cx, session_id);
@@ -96,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Says what a session wants now, if anybody looks for it.
+    /// Sends the session's current sources to discovery, if it is asked for.
     fn follow_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let session = self.sessions.get(&session_id);
         if session.is_some_and(|session| session.customizing.wanted.is_some()) {
@@ -104,8 +102,8 @@ impl Host {
         }
     }
 
-    /// Takes what a client brought out of a session that the client has left (ACT-13). Whoever looks
-    /// for it may take a while to see that; until then no agent uses it.
+    /// Removes the plugins of a client from a session that the client has left (ACT-13). Discovery may report them
+    /// for a while; until then no agent uses them.
     pub(crate) fn drop_customizations_of(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         self.follow_again(cx, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
@@ -127,9 +125,9 @@ impl Host {
         }
     }
 
-    /// A session came back from the store. Until somebody has looked it shows what it had, as far as
-    /// people have not decided otherwise since. Where nobody ever looks it shows nothing: no agent
-    /// would get any of it. What was decided is kept for a life in which somebody does.
+    /// A session was restored. Until discovery has reported, it shows the persisted list with the current decisions.
+    /// Without discovery it shows nothing: no agent would get any of it. The decisions stay persisted for a run with
+    /// discovery.
     pub(crate) fn recover_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if self.storage.mode().is_read_only() {
             return;
@@ -155,8 +153,8 @@ impl Host {
     }
 }
 
-/// What a new session has that a chat moves into: what its old one had, but for what came from
-/// clients, which have not announced themselves there.
+/// The customizations of a new session that a chat moves into: those of its old one without the plugins of clients,
+/// which are not active clients of the new one.
 pub(crate) fn without_clients(list: &Option<Vec<Customization>>) -> Option<Vec<Customization>> {
     let kept = list.as_ref()?.iter().filter(|entry| client_of(entry).is_none());
     Some(kept.cloned().collect())

@@ -15,8 +15,8 @@ use crate::session::Session;
 const MAX_NAMED: usize = 10;
 
 impl Host {
-    /// Whether a message may choose the agent that it does. What a session has not been told yet
-    /// nobody can judge; the agent itself says then what it does not know.
+    /// Whether a message may choose its custom agent. Before the first report of discovery any choice passes; the
+    /// agent itself then reports an unknown one.
     pub(crate) fn check_custom_agent(&self, session: &Session, message: &Message) -> Result<(), String> {
         let Some(chosen) = &message.agent else {
             return Ok(());
@@ -27,8 +27,7 @@ impl Host {
         check(session, &chosen.uri).map_err(|problem| format!("message.agent.uri: {problem}"))
     }
 
-    /// Why nobody can take the turn of a message that waited: its agent was there when it was
-    /// written.
+    /// Why no agent can run the turn of a message that waited: its custom agent was removed since it was written.
     pub(crate) fn missing_custom_agent(&self, chat_id: ChannelId) -> Option<Failure> {
         let chat = self.chats.get(&chat_id)?;
         let session = self.sessions.get(&chat.session)?;
@@ -74,7 +73,7 @@ fn check(session: &Session, uri: &str) -> Result<(), String> {
     }))
 }
 
-/// Whether everything was read that the session brings along, also what a client has just published.
+/// Whether discovery has read everything, also a plugin that a client has just published.
 fn is_read(session: &Session) -> bool {
     let shown = || session.state.customizations.iter().flatten();
     let is_loading = |entry: &Customization| matches!(load_of(entry), Some(CustomizationLoadState::Loading(_)));

@@ -1,8 +1,8 @@
 //! Enablement decisions of users: in one session, in a workspace, and everywhere.
 //!
-//! Decisions hang on ids, which are the same over rescans and restarts (P18), and outlive what they
-//! are about: a plugin that is gone and comes back is as it was left. A session keeps its own with
-//! its document; the others are kept with the host's.
+//! Decisions refer to ids, which are the same over rescans and restarts (P18), and outlive their customizations: a
+//! plugin that is removed and comes back is enabled as before. A session persists its decisions with its document,
+//! the host persists the others with its own.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -60,8 +60,8 @@ impl Decisions {
         self.0.values().map(|decision| decision.age).max().unwrap_or_default()
     }
 
-    /// The decision that is missed least, but for those of the newest age: one about something that is not
-    /// used, then one for it, because what nobody decided about is on; of those the oldest.
+    /// The decision that matters least, except those of the newest age: first one about something unused, then one
+    /// that enables, because everything is on by default; of those the oldest.
     fn least(&self, used: &HashSet<&str>, newest: u64) -> Option<((bool, bool, u64), &String)> {
         let old = self.0.iter().filter(|(_, decision)| decision.age != newest);
         old.map(|(id, decision)| ((used.contains(id.as_str()), !decision.enabled, decision.age), id))
@@ -79,8 +79,7 @@ impl Decisions {
         }
     }
 
-    /// Brings a session's decisions up to date with an action that was kept after them, while the session had
-    /// this list.
+    /// Updates a session's decisions with an action that was persisted after them, while the session had this list.
     pub(crate) fn follow(&mut self, action: &StateAction, list: &[Customization]) {
         if let StateAction::SessionCustomizationToggled(SessionCustomizationToggledAction { id, enablement }) = action
             && let Some(place) = find(list, id)
@@ -95,7 +94,7 @@ impl Decisions {
     }
 }
 
-/// What was decided for workspaces and for everywhere; kept with the host's own state.
+/// The decisions for workspaces and for everywhere; persisted with the host's own state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct EnablementStore {
@@ -105,8 +104,8 @@ pub(crate) struct EnablementStore {
     workspaces: BTreeMap<String, Decisions>,
 }
 
-/// Reads the decisions of workspaces, which were once kept as their URIs were spelled. Of two decisions about one
-/// thing the newer one counts.
+/// Reads the decisions of workspaces, which earlier versions persisted under the spelling of each URI. Of two
+/// decisions about the same id the newer one counts.
 fn read_workspaces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Decisions>, D::Error> {
     let kept = BTreeMap::<String, Decisions>::deserialize(deserializer)?;
     let mut workspaces: BTreeMap<String, Decisions> = BTreeMap::new();
@@ -170,7 +169,7 @@ impl EnablementStore {
         all.map(|some| some.0.len()).sum()
     }
 
-    /// Forgets what is too much: one decision takes two places at most, so that is little.
+    /// Forgets decisions above the limit. One toggle adds two decisions at most, so the loop is short.
     fn forget_least<'a>(&mut self, used: impl FnOnce() -> HashSet<&'a str>, newest: u64) {
         if self.count() <= MAX_SHARED {
             return;
@@ -231,14 +230,14 @@ impl Enablement {
         self.session.unwrap_or_else(|| self.is_on_elsewhere())
     }
 
-    /// What it is where a session says nothing about it.
+    /// Whether it is enabled in a session without a decision of its own.
     pub(super) fn is_on_elsewhere(&self) -> bool {
         self.workspace.or(self.global).unwrap_or(true)
     }
 
-    /// What is decided once this was sent. Whoever shows every decision about it has all of them replaced (CUS-12).
-    /// Of what only shows whether it is on nobody can repeat what they do not see, so what is not named stays
-    /// (E-31); an empty list takes everything back.
+    /// The decisions after a client sent this list. If the entry shows every decision, all of them are replaced
+    /// (CUS-12). If it only shows whether it is on, a client cannot repeat the decisions that it does not see, so
+    /// those that it does not name stay (E-31); an empty list removes all.
     pub(super) fn after(&self, sent: &[CustomizationEnablement], shows_decisions: bool) -> Self {
         let named = Self::from(sent);
         if shows_decisions || sent.is_empty() {
@@ -265,7 +264,7 @@ impl Enablement {
     }
 }
 
-/// What a client sent, in any order; of what it says twice the first counts, as for every reader.
+/// The list of a client, in any order; of two decisions for one scope the first counts, as for every reader.
 impl From<&[CustomizationEnablement]> for Enablement {
     fn from(sent: &[CustomizationEnablement]) -> Self {
         let mut decided = Self::default();
@@ -295,10 +294,10 @@ mod tests {
         decisions.decide("new", Some(true), || HashSet::from(["id0", "id1"]));
         assert_eq!(decisions.0.len(), MAX_IN_SESSION);
         assert_eq!((decisions.get("id1"), decisions.get("id2")), (Some(false), None));
-        // Deciding again about something makes it young.
+        // A repeated decision counts as new.
         decisions.decide("id3", Some(true), HashSet::new);
         decisions.decide("newer", Some(true), HashSet::new);
-        // What is off stays off: forgotten is what says no more than nothing would.
+        // A disabled customization stays disabled: a decision that equals the default is forgotten first.
         assert_eq!((decisions.get("id0"), decisions.get("new")), (Some(false), None));
         assert_eq!((decisions.get("id3"), decisions.get("newer")), (Some(true), Some(true)));
     }

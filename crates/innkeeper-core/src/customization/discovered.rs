@@ -1,7 +1,6 @@
 //! Compares discovered customizations with the published ones, and publishes the difference.
 //!
-//! A container travels whole (CUS-19), so exactly those are sent that are different; nothing is sent
-//! when nothing is. Finding out takes one look at every entry, however many there are.
+//! A container is sent whole (CUS-19), so exactly the changed ones are sent. The comparison reads every entry once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::shadows::{Shadows, mark_shadowed};
 use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
-/// Up to so many changes are told one by one, even if that is all there is.
+/// Up to this many changes are published one by one, even if nothing else remains.
 const FEW: usize = 8;
 
 impl Host {
@@ -57,8 +56,8 @@ impl Host {
         self.show_customizations(cx, session_id, entries);
     }
 
-    /// Publishes what there is to show of what is still read. A session that shows what it had goes on
-    /// to show that: it would lose its children, and get them back a moment later.
+    /// Publishes the customizations that are still being read. A session that shows a persisted list continues to
+    /// show it: it would lose its children and get them back a moment later.
     pub(crate) fn customizations_announced(
         &mut self,
         cx: &mut Cx<'_>,
@@ -165,11 +164,11 @@ fn take_over(entries: &mut [Customization], shown: &[Customization], is_alive: b
     }
 }
 
-/// What has to be told.
+/// The difference to publish.
 enum Difference {
-    /// All of it anew: nothing was shown, the order is another one, or most of it changed.
+    /// The whole list: nothing was shown, the order changed, or most of it changed.
     Everything,
-    /// These are gone, and these are new or different, by their places in the list.
+    /// These ids were removed, and the entries at these indexes are new or different.
     Some {
         removed: Vec<String>,
         updated: HashSet<usize>,
@@ -189,7 +188,7 @@ fn difference(shown: Option<&[Customization]>, list: &[Customization]) -> Differ
         .filter(|(_, entry)| is_different(entry))
         .map(|(index, _)| index)
         .collect();
-    // What is new goes to the end, in the order in which it is told.
+    // New entries go to the end, in the order in which they are published.
     let new = list.iter().filter_map(id_of).filter(|id| !known.contains_key(id));
     let would_be = stays.into_iter().chain(new);
     let changes = goes.len() + updated.len();

@@ -41,7 +41,7 @@ impl<'a> EnablementView<'a> {
         }
     }
 
-    /// Those of a session that is yet to be: nobody decided anything in it.
+    /// The view of a session that does not exist yet: it has no decisions of its own.
     pub(super) fn of_new(directory: &'a str, enablement: &'a EnablementStore) -> Self {
         static NONE: Decisions = Decisions::none();
         Self {
@@ -53,7 +53,7 @@ impl<'a> EnablementView<'a> {
         }
     }
 
-    /// Those of what every session gets, wherever it works.
+    /// The view for customizations that every session gets.
     pub(super) fn of_host(enablement: &'a EnablementStore) -> Self {
         static NONE: Decisions = Decisions::none();
         Self {
@@ -65,7 +65,7 @@ impl<'a> EnablementView<'a> {
         }
     }
 
-    /// Every decision about something that the host keeps.
+    /// All stored decisions about an id.
     pub(super) fn known(&self, id: &str) -> Enablement {
         Enablement {
             session: self.session.get(id),
@@ -74,7 +74,7 @@ impl<'a> EnablementView<'a> {
         }
     }
 
-    /// Every decision about something, of which the client that it comes from said this.
+    /// All decisions about an id, including the one that its client published.
     fn resolve(&self, id: &str, asserted: Option<bool>) -> Enablement {
         let known = self.known(id);
         Enablement {
@@ -83,8 +83,8 @@ impl<'a> EnablementView<'a> {
         }
     }
 
-    /// The same of an entry. What whoever runs the host wants off counts as decided for everywhere until people
-    /// decide something else.
+    /// The same for an entry. If the configuration of the host disables it, that counts as a decision for everywhere
+    /// until a user decides otherwise.
     fn resolve_entry(&self, id: &str, entry: &Customization) -> Enablement {
         let mut decided = self.resolve(id, self.published(entry).and_then(asserted));
         decided.global = decided.global.or_else(|| at_first(entry));
@@ -134,18 +134,18 @@ impl<'a> EnablementView<'a> {
     }
 }
 
-/// What a client says about its plugin for everywhere.
+/// The enablement for everywhere that a client published for its plugin.
 fn asserted(published: &ClientPluginCustomization) -> Option<bool> {
     Enablement::from(published.enablement.as_deref().unwrap_or_default()).global
 }
 
-/// What it says about a part of it (CUS-17).
+/// The enablement that it published for a child (CUS-17).
 fn asserted_child(published: &ClientPluginCustomization, name: &str) -> Option<bool> {
     let decisions = published.child_enablement.as_ref()?.get(name)?;
     Enablement::from(decisions.as_slice()).global
 }
 
-/// Notes what is off, by itself or with its container (CUS-11).
+/// Adds the ids that are disabled, also with their container (CUS-11).
 pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
     let is_off = !is_on(entry);
     if is_off {
@@ -182,8 +182,8 @@ impl Host {
         self.show_customizations(cx, session_id, list);
     }
 
-    /// Shows what a client decided about its own plugins. Nothing else is looked at: clients say what they
-    /// have often.
+    /// Shows the decisions of a client about its own plugins. Other entries are skipped, because clients publish
+    /// often.
     pub(super) fn switch_of_client(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");

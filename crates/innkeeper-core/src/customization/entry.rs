@@ -36,7 +36,7 @@ pub(super) fn load_of(entry: &Customization) -> Option<&CustomizationLoadState> 
     }
 }
 
-/// What is inside, as far as it was read.
+/// The children that were read so far.
 pub(super) fn children_of(entry: &Customization) -> &[ChildCustomization] {
     let children = match entry {
         Customization::Plugin(plugin) => plugin.children.as_deref(),
@@ -81,7 +81,7 @@ pub(super) fn child_name(child: &ChildCustomization) -> Option<&str> {
     }
 }
 
-/// What an entry is for as long as nobody decided about it, where that is not what everything else is.
+/// The enablement of an entry before any decision, if it is not the default.
 pub(super) fn at_first(entry: &Customization) -> Option<bool> {
     let Customization::McpServer(server) = entry else {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn at_first(entry: &Customization) -> Option<bool> {
     is_off.then_some(false)
 }
 
-/// Whether an entry is on by itself (CUS-10).
+/// Whether an entry is enabled (CUS-10).
 pub(super) fn is_on(entry: &Customization) -> bool {
     match entry {
         Customization::Plugin(plugin) => decided(plugin.enablement.as_deref()),
@@ -100,7 +100,7 @@ pub(super) fn is_on(entry: &Customization) -> bool {
     }
 }
 
-/// Whether a child is on by itself, whatever its container is.
+/// Whether a child is enabled, not counting its container.
 pub(super) fn is_child_on(child: &ChildCustomization) -> bool {
     match child {
         ChildCustomization::Agent(agent) => agent.enabled.unwrap_or(true),
@@ -222,8 +222,8 @@ pub(super) fn child_switch(child: &mut ChildCustomization) -> Option<Switch<'_>>
     }
 }
 
-/// Lets a child that was read again look as it does: its flag is spelled as it was, so that the same
-/// is recognised as the same, and a server that runs goes on running (P19).
+/// Takes over the published state of a child that was read again: its flag keeps its spelling, so that the same child
+/// compares as equal, and a running server continues to run (P19).
 pub(super) fn take_over_child(child: &mut ChildCustomization, shown: &ChildCustomization, is_alive: bool) {
     match (child, shown) {
         (ChildCustomization::Agent(child), ChildCustomization::Agent(shown)) => child.enabled = shown.enabled,

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::entry::{child_id, children_mut, children_of, id_of};
 use crate::config::CoreConfig;
 
-/// Leaves out what is too much, says so where it is missing, and returns the ids of what was left
-/// out.
+/// Drops customizations above the limits, reports that in the load state of their container, and returns the dropped
+/// ids.
 pub(super) fn fit(list: &mut Vec<Customization>, config: &CoreConfig) -> BTreeSet<String> {
     let mut left_out = BTreeSet::new();
     let children: usize = list.iter().map(|entry| children_of(entry).len()).sum();
@@ -98,7 +98,7 @@ fn degrade(entry: &mut Customization, message: String) {
     };
     let message = match load {
         Some(CustomizationLoadState::Degraded(state)) => format!("{}; {message}", state.message),
-        // Worse than this, and said already.
+        // An error is worse than this, and already shown.
         Some(CustomizationLoadState::Error(_)) => return,
         _ => message,
     };

@@ -1,4 +1,4 @@
-//! The description that a client gives of a plugin that it publishes, beside the plugin's own files.
+//! The description that a client publishes with its plugin, in addition to the plugin's own files.
 
 use ahp_types::actions::SessionCustomizationToggledAction;
 use ahp_types::state::{ClientPluginCustomization, Customization, Icon, PluginCustomization};
@@ -12,7 +12,7 @@ pub const PLUGIN_NAME: &str = "innkeeper.name";
 
 /// Most icons that are taken from a client.
 const MAX_ICONS: usize = 8;
-/// Longest address of such an icon: a small picture fits into a `data:` URI.
+/// Longest URI of such an icon: a small image fits into a `data:` URI.
 const MAX_ICON_BYTES: usize = 16 << 10;
 
 /// Shows a plugin under the name and with the icons that its client published it with. Its customizations are called
@@ -39,7 +39,7 @@ fn keep_own_name(plugin: &mut PluginCustomization) {
 }
 
 /// Resolves the id that a client published a plugin with to the id that the session shows it under. Every other id
-/// stays what it is. Where several clients publish the same id, the author's own plugin is meant.
+/// stays as it is. Where several clients publish the same id, the author's own plugin is chosen.
 pub(super) fn resolve_published_id(
     session: &Session,
     mut toggled: SessionCustomizationToggledAction,

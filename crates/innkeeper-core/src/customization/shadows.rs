@@ -16,7 +16,7 @@ use super::switched_off;
 use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
-/// In `_meta`: the id of the customization that is used in its place.
+/// In `_meta`: the id of the customization that is used instead.
 pub const SHADOWED_BY: &str = "innkeeper.shadowedBy";
 
 /// By the id of a customization, the ids of those that come before it, in the order in which they win.

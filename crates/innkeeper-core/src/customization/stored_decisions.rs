@@ -10,7 +10,7 @@ use super::enablement::EnablementView;
 use super::shadows::{Shadows, mark_shadowed};
 use crate::storage::records::{StoredRoot, restore_switches};
 
-/// The decisions that hold beyond one session, as a host keeps them.
+/// The decisions that hold beyond one session, as a host persists them.
 #[derive(Debug, Clone, Default)]
 pub struct KeptSwitches(Arc<EnablementStore>);
 

@@ -69,7 +69,7 @@ impl Host {
         }
     }
 
-    /// Takes a decision: the author's words first, then whatever they do not say.
+    /// Applies a decision: publishes it as the author sent it, then adds what the author left out.
     pub(crate) fn apply_customization_toggled(
         &mut self,
         cx: &mut Cx<'_>,
@@ -83,7 +83,7 @@ impl Host {
         self.correct(cx, session_id, &id);
         self.mark_shadowed_again(cx, session_id);
         if changed.any() {
-            // Everybody is told, and only the host's document says so to its next life.
+            // All subscribers see it, and only the host's document carries it over a restart.
             self.enablement.is_changed = true;
             self.mark_dirty(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
@@ -107,12 +107,12 @@ impl Host {
         let decisions = Arc::make_mut(&mut session.customizing.decisions);
         decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
         if scope < Scope::Admin {
-            // What it may not change stays, although the client did not repeat it (E-31).
+            // Decisions that this scope may not change stay, although the client did not repeat them (E-31).
             return Changed::default();
         }
         let directories = session.state.working_directories.clone();
         let directory = directories.as_ref().and_then(|all| all.first()).map(String::as_str);
-        // What any session uses is of interest, not only what this one does.
+        // Ids that any session uses count as used, not only those of this one.
         let sessions = &self.sessions;
         let used = || {
             let lists = sessions
@@ -178,7 +178,7 @@ impl Host {
     }
 }
 
-/// What may be decided without the admin scope.
+/// Checks the decisions that need no admin scope.
 fn check_drive(before: &Enablement, enablement: &[CustomizationEnablement], scope: Scope) -> Result<(), String> {
     let after = Enablement::from(enablement);
     let needs = |index: usize, what: &str| {

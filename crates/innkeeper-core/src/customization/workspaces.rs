@@ -1,7 +1,6 @@
-//! Compares workspaces by their URI, whatever its spelling.
+//! Compares workspaces by their URI in any spelling.
 //!
-//! A session shows the spelling that its client chose (E-50). What was decided for a workspace holds however it
-//! is spelled.
+//! A session shows the spelling that its client chose (E-50). A decision for a workspace holds for every spelling.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! Messages from clients to a server on behalf of its MCP Apps (MCP-13 to MCP-18).
 //!
-//! Requests of MCP arrive on the AHP connection, with the server's channel among their parameters. A
-//! client is let through that shows MCP Apps and listens to the session; to anybody else the channel does
-//! not exist. Of the methods those are let through that the published capabilities promise.
+//! Requests of MCP arrive on the AHP connection, with the server's channel among their parameters. They are accepted
+//! from clients that show MCP Apps and subscribe to the session; for all others the channel does not exist. Only the
+//! methods that the published capabilities promise are accepted.
 
 use ahp_types::state::{AhpMcpUiHostCapabilities, McpServerCustomization};
 use serde_json::{Map, Value, json};
@@ -22,8 +22,7 @@ use crate::protocol::request::RequestId;
 pub struct AppMethod {
     /// Its name on the wire.
     pub name: &'static str,
-    /// The scope it needs: looking at lists is for everybody. What makes a server do something is not, and
-    /// What has to be published for it.
+    /// The capability that has to be published for it.
     promise: Promise,
 }
 
@@ -77,7 +76,7 @@ pub struct McpRequest {
 }
 
 impl Host {
-    /// Hands a request on to its server, whose answer goes to whoever asked.
+    /// Passes a request to its server, whose answer goes to the client.
     pub(crate) fn ask_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: McpRequest) {
         match self.let_through(conn, request) {
             Ok((session, message)) => cx.emit(McpCommand::Request {
@@ -90,7 +89,7 @@ impl Host {
         }
     }
 
-    /// Hands a notification on to its server. What is wrong with it nobody hears.
+    /// Passes a notification to its server. An invalid one is dropped, because a notification has no answer.
     pub(crate) fn tell_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, request: McpRequest) {
         let scope = self.conns.get(&conn).map(|conn| conn.principal.scope);
         let may = scope.is_some_and(|scope| scope >= scope_of(request.method.name));
@@ -156,8 +155,7 @@ impl Host {
         Some((session_id, server))
     }
 
-    /// Tells those who are shown a server's channel that one of its lists changed, if that was promised
-    /// (MCP-17).
+    /// Notifies the clients that see a server's channel that one of its lists changed, if that was promised (MCP-17).
     pub(super) fn list_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, list: ServerList) {
         let notification = |capabilities: &AhpMcpUiHostCapabilities| match list {
             ServerList::Tools => {
@@ -241,7 +239,7 @@ const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
-/// Whether a request has what MCP demands: a server need not be asked for what nobody can answer.
+/// Whether a request has the parameters that MCP demands: an invalid one need not reach the server.
 fn check_params(method: &str, params: &Map<String, Value>) -> Result<(), RpcError> {
     let field = match method {
         "tools/call" => "name",

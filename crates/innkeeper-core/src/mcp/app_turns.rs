@@ -1,8 +1,8 @@
 //! Turns in which a model writes for an app (`sampling/createMessage`).
 //!
 //! Users decide whether the model writes for an app, and a question to them is part of a turn. While a turn of the
-//! session runs, it is asked there. Otherwise the host starts a turn for the request, so that everyone sees what the
-//! app asked for and what it got. Agents are not told of such a turn as a part of the conversation.
+//! session runs, it is asked there. Otherwise the host starts a turn for the request, so that every subscriber sees
+//! the request and its result. Such a turn is not part of the conversation that agents get.
 
 use ahp_types::actions::{ChatTurnStartedAction, StateAction};
 use ahp_types::state::{Message, MessageKind, MessageOrigin};

@@ -1,8 +1,8 @@
 //! The servers of a session that should run.
 //!
-//! A server runs while it is switched on, by itself and with its container (CUS-18), and nobody has
-//! stopped it. That is looked at again after every input that may have changed it, once for all of its
-//! consequences; whoever runs servers hears of it only when it comes out differently.
+//! A server runs while it is enabled, like its container (CUS-18), and no user has stopped it. That is computed again
+//! after every input that may have changed it, once for all of its consequences; the MCP service gets it only when
+//! the result differs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::effect::McpCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
 
-/// What is known of a session's servers besides what clients see.
+/// The state of a session's servers in addition to what clients see.
 #[derive(Debug, Default)]
 pub struct SessionServers {
-    /// Whether what the session brings along is known since it is in memory: until then it shows what it
-    /// had, and nobody can start any of it.
+    /// Whether the customizations were reported since the session came into memory: until then it shows the persisted
+    /// list, and no server can be started.
     pub(super) is_known: bool,
     servers: BTreeMap<String, Server>,
     /// Until when turns wait for those that were started last, on the monotonic clock.
     pub(super) blocks_until_ms: u64,
-    /// What was last asked for.
+    /// The servers that were last asked for.
     asked: Option<Box<WantedServers>>,
 }
 
@@ -39,7 +39,7 @@ struct Server {
     attempt: u64,
     /// Whether it is to run.
     is_wanted: bool,
-    /// Whether somebody stopped it. Switching it off and on again starts it.
+    /// Whether a user stopped it. Disabling and enabling it starts it again.
     is_stopped: bool,
 }
 
@@ -50,7 +50,7 @@ impl SessionServers {
         server.map(|server| server.attempt)
     }
 
-    /// Has a server started anew.
+    /// Starts a server again.
     pub(super) fn start(&mut self, id: &str, attempt: u64) {
         let server = self.servers.entry(id.to_owned()).or_default();
         *server = Server {
@@ -60,7 +60,7 @@ impl SessionServers {
         };
     }
 
-    /// Has a server started anew when it is next looked at, if this is its present start.
+    /// Lets a server start again at the next comparison, if this is its present start.
     fn start_anew(&mut self, id: &str, attempt: u64) {
         if let Some(server) = self.servers.get_mut(id).filter(|server| server.attempt == attempt) {
             server.is_wanted = false;
@@ -73,14 +73,14 @@ impl SessionServers {
     }
 }
 
-/// What is to happen to one server.
+/// The next step for one server.
 enum Change {
     Start(String),
     Show(String, McpServerState),
 }
 
 impl Host {
-    /// Whether anybody runs servers. A host that cannot write does not: it could not tell anybody.
+    /// Whether servers can run. A host that cannot write does not run them: it could not publish their status.
     pub(super) fn runs_servers(&self) -> bool {
         self.config.serves_mcp && !self.storage.mode().is_read_only()
     }
@@ -107,7 +107,7 @@ impl Host {
         }
     }
 
-    /// What a session brings along is known: its servers can be started.
+    /// The customizations of a session are known: its servers can be started.
     pub(crate) fn servers_known(&mut self, session_id: ChannelId) {
         if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| self.config.serves_mcp) {
             session.mcp.is_known = true;
@@ -115,8 +115,8 @@ impl Host {
         }
     }
 
-    /// Servers are started in another way than before: they start anew, with numbers of their own, so that
-    /// nobody takes what the old ones report for theirs.
+    /// The declarations of servers changed: they start again, with new numbers, so that reports of the old processes
+    /// are recognised.
     pub(crate) fn servers_redeclared(&mut self, session_id: ChannelId, servers: &[(String, u64)]) {
         let runs_servers = self.runs_servers();
         if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| runs_servers) {
@@ -131,7 +131,7 @@ impl Host {
     pub(crate) fn update_servers(&mut self, cx: &mut Cx<'_>) {
         while let Some(session_id) = self.mcp.noted.pop_first() {
             if !self.sessions.contains_key(&session_id) {
-                continue; // It is gone since it was noted.
+                continue; // It was removed since it was noted.
             }
             if self.runs_servers() {
                 self.want_servers(cx, session_id);
@@ -165,7 +165,7 @@ impl Host {
             self.hide_apps(cx, session_id, &id);
             self.commit(cx, session_id, wire::changed(&id, state, None), None);
         }
-        // What was just published changes nothing about what is wanted.
+        // The actions that were just published change nothing about the desired servers.
         self.mcp.noted.remove(&session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return never!("the session is in memory");
@@ -192,21 +192,21 @@ impl Host {
         }
     }
 
-    /// Makes sure that nothing waits for servers of a session without end. Returns when it is looked at.
+    /// Bounds the wait for servers of a session. Returns when it ends.
     pub(super) fn look_again(&mut self, cx: &Cx<'_>, session_id: ChannelId) -> u64 {
         let at = cx.now.mono_ms.saturating_add(self.config.mcp_blocking_ms);
         self.timers.set(at, Timer::StopWaitingForServers(session_id));
         at
     }
 
-    /// The session is gone, or leaves memory.
+    /// The session is disposed or evicted.
     pub(crate) fn forget_servers(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
         if session.mcp.asked.is_some() {
             cx.emit(McpCommand::ReleaseServers { session: session_id });
         }
     }
 
-    /// A session came into memory: no server of it runs. Until one does again, that is what it shows.
+    /// A session was restored: none of its servers run. Until one does again, that is what it shows.
     pub(crate) fn recover_servers(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");

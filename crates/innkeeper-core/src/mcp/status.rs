@@ -21,7 +21,7 @@ impl Host {
     ) {
         let session = self.sessions.get(&session_id);
         if session.and_then(|session| session.mcp.attempt(id)) != Some(attempt) {
-            return; // Of a server that was stopped or started anew since.
+            return; // Of a server that was stopped or started again since.
         }
         match report {
             ServerReport::Status(status) => self.server_status(cx, session_id, id, attempt, status),
@@ -43,7 +43,7 @@ impl Host {
             // MCP-13: only while it is ready, and only if there is anything to ask it.
             ServerStatus::Ready { apps } => {
                 let channel = apps.is_some().then(|| channel(session_id, attempt));
-                // Whoever runs servers does not know the agent of the session.
+                // The MCP service does not know the agent of the session.
                 let has_model = self.agent_of(session).is_some_and(|agent| agent.writes_for_apps);
                 let apps = apps.map(|apps| AppCapabilities {
                     sampling: has_model.then_some(false).or(apps.sampling),
@@ -119,8 +119,7 @@ impl Host {
         self.commit(cx, session_id, action, None);
     }
 
-    /// Ends the calls that wait for somebody to sign in to a server that is stopped: nobody is asked any
-    /// more (MCP-05).
+    /// Ends the calls that wait for a sign-in to a server that is stopped: the user is no longer asked (MCP-05).
     pub(super) fn end_sign_ins(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
         let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
         for chat_id in chats.unwrap_or_default() {
@@ -148,8 +147,8 @@ impl Host {
     }
 }
 
-/// How clients address a server (MCP-13). No two starts that anybody asked for have the same one, not even in
-/// different lives of the host; a server that crashed and is back has the one that it had.
+/// The URI by which clients address a server (MCP-13). Every requested start has a new one, also over restarts of the
+/// host; a server that crashed and restarted keeps its URI.
 pub(super) fn channel(session: ChannelId, attempt: u64) -> String {
     format!("mcp://session-{}/{attempt}", session.0)
 }

@@ -1,7 +1,7 @@
 //! The endpoints at which tokens may be refreshed: only those of the issuer (T16, T21).
 //!
-//! A client says where. The host then sends secrets there, from where the host is; so the address has to
-//! belong to an authorization server that the resource itself named.
+//! The client names the endpoint. The host then sends secrets there, from its own network; so the URL has to belong
+//! to an authorization server that the resource itself named.
 
 use super::TokenRefresh;
 use crate::protocol::error::RpcError;
@@ -9,8 +9,7 @@ use crate::protocol::error::RpcError;
 /// The field of `authenticate` that says how to get the next token.
 const REFRESH: &str = "_meta[\"innkeeper.refresh\"]";
 
-/// Checks that both addresses are places of an authorization server of the resource. What is wrong names
-/// the field.
+/// Checks that both URLs belong to an authorization server of the resource. The error names the field.
 pub(crate) fn check_endpoints(refresh: &TokenRefresh, authorization_servers: &[String]) -> Result<(), RpcError> {
     let told: Vec<String> = authorization_servers.iter().filter_map(|url| origin(url)).collect();
     let endpoints = [

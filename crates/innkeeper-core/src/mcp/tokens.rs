@@ -1,19 +1,19 @@
 //! Tokens for servers (MCP-11, AUTH-10).
 //!
-//! A token is for a resource, and every server of this host that asks for that resource gets it, now
-//! and later: servers are shared by everybody who uses their session, and nobody wants to sign in again
-//! for each. Whoever runs the servers has the tokens. The core knows for which resources there are any,
-//! who gave them and when they expire, so that they can be taken back.
+//! A token is for a resource, and every MCP server of this host that asks for that resource gets it, now and later:
+//! the clients of a session share its servers, and one sign-in must suffice for all of them. The MCP service has the
+//! tokens. The core knows for which resources there are any, which client gave them and when they expire, so that
+//! they can be revoked.
 //!
-//! A token stays whose it is: nobody else replaces it or takes it back while they are here, unless they
-//! run the host, or what people do in their own name would be done in somebody else's. One that a server
-//! does not accept any more is nobody's, and whoever may sign in does so (MCP-11); so does whoever sees a call
-//! wait because the token does not grant enough. Where tokens are
-//! kept ([`CoreConfig::keeps_mcp_tokens`](crate::CoreConfig::keeps_mcp_tokens)), they outlive their giver
-//! and the host, and once the giver has left, everybody who may sign in may replace them or take them
-//! back. Where they are not, whoever gave one takes it along: it is gone when their grace is over (AUTH-07).
+//! A token belongs to the client that gave it. While that client is connected or in its grace period, only it or an
+//! admin replaces or revokes the token; otherwise the actions of one user would be done in the name of another. A
+//! token that a server no longer accepts belongs to no client, and every client that may sign in can replace it
+//! (MCP-11); the same holds while a call waits because the token lacks scopes. Where tokens are persisted
+//! ([`CoreConfig::keeps_mcp_tokens`](crate::CoreConfig::keeps_mcp_tokens)), they outlive their client and the host,
+//! and once the client has left, every client that may sign in can replace or revoke them. Otherwise a token is
+//! deleted when the grace period of its client ends (AUTH-07).
 //!
-//! A token that can be refreshed has no deadline here: whoever has it sees to its time.
+//! A token that can be refreshed has no deadline here: the MCP service refreshes it in time.
 
 use std::collections::BTreeMap;
 
@@ -42,18 +42,18 @@ pub(crate) struct McpTokens {
     count: u64,
 }
 
-/// What is known of a token.
+/// A token, without its secret.
 #[derive(Debug)]
 struct Given {
     /// Which it is.
     number: u64,
-    /// Whose it is.
+    /// The client that gave it.
     by: ClientId,
     /// Until when it is good, on the monotonic clock.
     until_ms: Option<u64>,
-    /// Who gives out tokens for the resource, as its servers said when it was given.
+    /// The authorization servers of the resource that its MCP servers named when it was given.
     authorization_servers: Vec<String>,
-    /// What it grants, as far as that was told.
+    /// The scopes of the token, if they are known.
     scopes: Vec<String>,
 }
 
@@ -63,9 +63,9 @@ impl McpTokens {
         self.given.contains_key(resource)
     }
 
-    /// What a token has to grant where the one there is does not grant enough. Clients are told to ask for what it
-    /// grants as well, so that nobody loses it (MCP, step-up authorization); whether they get that is between them
-    /// and whoever gives out tokens.
+    /// The scopes that are missing where the token does not suffice. Clients are shown all required scopes, so that a
+    /// new token does not lose those of the old one (MCP, step-up authorization); the authorization server decides
+    /// whether it grants them.
     pub(crate) fn missing(&self, resource: &str, mut required: Vec<String>) -> Vec<String> {
         let granted = self
             .given
@@ -79,10 +79,10 @@ impl McpTokens {
     }
 }
 
-/// What a server wants a token for.
+/// A server that needs a token.
 pub(crate) struct ServerDemand {
     pub(crate) resource: ProtectedResourceMetadata,
-    /// What the token has to grant.
+    /// The scopes that the token must have.
     pub(crate) scopes: Vec<String>,
     /// Whether the server has no token that it accepts at all.
     pub(crate) is_signed_out: bool,
@@ -94,7 +94,7 @@ pub(crate) fn is_signed_out(reason: &McpAuthRequiredReason) -> bool {
 }
 
 impl Host {
-    /// What servers want a token of this resource for, of all sessions that are in memory.
+    /// The servers that need a token of this resource, of all sessions in memory.
     pub(crate) fn server_demands(&self, resource: &str) -> Vec<ServerDemand> {
         let mut demands = Vec::new();
         for session in self.sessions.values().filter(|_| self.config.serves_mcp) {
@@ -119,8 +119,8 @@ impl Host {
         demands
     }
 
-    /// Whether a client may give the servers of a resource a token, or take it back from them. With `is_void`,
-    /// the token there is does nothing for anybody, so that everybody may replace it (MCP-11).
+    /// Whether a client may set or revoke the token for the servers of a resource. With `is_void`, the present token
+    /// is of no use, so every client may replace it (MCP-11).
     pub(crate) fn may_give_server_token(
         &self,
         conn: ConnId,
@@ -147,14 +147,14 @@ impl Host {
         }
     }
 
-    /// Whether a client has a connection, or may come back to its place.
+    /// Whether a client is connected or in its grace period.
     fn is_here(&self, client: &ClientId) -> bool {
         let presence = self.clients.get(client).map(|client| &client.presence);
         presence.is_some_and(|presence| !matches!(presence, Presence::Absent(_)))
     }
 
-    /// Who gives out tokens for a resource: whom those who ask for one name, and otherwise whom they named
-    /// when there last was one.
+    /// The authorization servers of a resource: those that the servers that need a token name, and otherwise those of
+    /// the latest token.
     pub(crate) fn authorization_servers<'a>(
         &self,
         resource: &str,
@@ -170,8 +170,8 @@ impl Host {
         servers
     }
 
-    /// Hands a token of a client that may give it to the servers of a resource, in place of an earlier one.
-    /// `true` says that the request is answered when the token is kept.
+    /// Gives a token to the servers of a resource, in place of an earlier one. Returns true if the request is
+    /// answered when the token is stored.
     pub(crate) fn give_server_token(
         &mut self,
         cx: &mut Cx<'_>,
@@ -184,7 +184,7 @@ impl Host {
             return false;
         }
         self.forget_server_token(resource);
-        // One that can be refreshed is replaced in time, or dropped, by whoever has it.
+        // The MCP service refreshes a token that can be refreshed, or drops it.
         let expires_in = token.expires_in.filter(|_| !token.is_renewed());
         self.mcp.tokens.count += 1;
         token.number = self.mcp.tokens.count;
@@ -204,9 +204,9 @@ impl Host {
         true
     }
 
-    /// Takes the token of a resource away from its servers, because somebody took it back (AUTH-05). They say
-    /// themselves that they need another one; there is no other signal (MCP-07). `true` says that `answer` is
-    /// answered when this is kept.
+    /// Removes the token of a resource from its servers, because its client revoked it (AUTH-05). The servers
+    /// themselves report that they need another one; there is no other signal (MCP-07). Returns true if `answer` is
+    /// answered when the removal is stored.
     pub(crate) fn take_server_token(
         &mut self,
         cx: &mut Cx<'_>,
@@ -225,10 +225,10 @@ impl Host {
         is_taken && answer.is_some()
     }
 
-    /// The time of a token is over (AUTH-06), or the core has changed and it is nobody's. As when it is taken
-    /// back, its servers say themselves that they need another one.
+    /// A token expired (AUTH-06), or a new core found that its client is unknown. As after a revocation, its servers
+    /// themselves report that they need another one.
     pub(crate) fn expire_server_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
-        // The timer outlives a token that was taken back meanwhile.
+        // The timer outlives a token that was revoked meanwhile.
         let Some(given) = self.forget_server_token(resource) else {
             return;
         };
@@ -244,8 +244,8 @@ impl Host {
         });
     }
 
-    /// A token that was to be refreshed cannot be any more, and whoever has it dropped it. Its servers say
-    /// themselves that it expired. Somebody may have signed in since: what they gave is another one.
+    /// The MCP service could not refresh a token and dropped it. Its servers themselves report that it expired. A
+    /// client may have signed in since: the number tells the new token from the lost one.
     pub(crate) fn lose_server_token(&mut self, cx: &mut Cx<'_>, resource: &str, number: u64) {
         let given = self.mcp.tokens.given.get(resource);
         if given.is_some_and(|given| given.number == number) {
@@ -286,7 +286,7 @@ impl Host {
         }
     }
 
-    /// Takes away what a client gave: its grace is over. What is kept stays.
+    /// Removes the tokens of a client whose grace period is over, unless tokens are persisted.
     pub(crate) fn take_server_tokens_of(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
         if self.config.keeps_mcp_tokens {
             return;
@@ -298,8 +298,8 @@ impl Host {
         }
     }
 
-    /// Knows of the tokens that were kept from an earlier life of the host, so that they can be replaced and
-    /// taken back (AUTH-04).
+    /// Adds the tokens that were stored in an earlier run of the host, so that they can be replaced and revoked
+    /// (AUTH-04).
     pub(crate) fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
         for kept in kept {
             let is_new = !self.mcp.tokens.has(&kept.resource) && self.mcp.tokens.given.len() < MAX_RESOURCES;
@@ -323,7 +323,7 @@ impl Host {
         let keeps = self.config.keeps_mcp_tokens;
         for (resource, given) in &mut before.given {
             if !keeps && !self.clients.contains_key(&given.by) {
-                // Nobody's: it is taken away at once.
+                // Its client is unknown to this core: it expires at once.
                 given.until_ms = Some(0);
             }
             self.schedule_server_expiry(resource, given.until_ms);

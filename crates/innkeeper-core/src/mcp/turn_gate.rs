@@ -15,7 +15,7 @@ use crate::session::Session;
 /// A turn that is not handed to its agent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnWait {
-    /// Whether it goes on after an interruption.
+    /// Whether it resumes after an interruption.
     pub(crate) resume: bool,
     /// When it is handed over in any case, on the monotonic clock.
     pub(crate) until_ms: u64,
@@ -84,15 +84,15 @@ impl Host {
         }
     }
 
-    /// A turn ended before its agent heard of it.
+    /// A turn ended before its agent got it.
     pub(crate) fn note_unheard(&mut self, chat_id: ChannelId, held: TurnWait) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.unheard |= !held.resume;
         }
     }
 
-    /// Servers have been waited for long enough: those that are still starting go on doing so, and
-    /// nobody waits for them.
+    /// The wait for servers is over: those that are still starting continue to start, and turns no longer wait for
+    /// them.
     pub(crate) fn stop_waiting(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         // The timer outlives a session that is disposed or evicted meanwhile.
         let Some(session) = self.sessions.get(&session_id) else {
@@ -109,7 +109,7 @@ impl Host {
     }
 }
 
-/// What turns of a session wait for, in words: servers that start, and before that, to hear which ones
+/// The names of what the turns of a session wait for: servers that start, and before that the report of which ones
 /// there are.
 fn awaited(session: &Session) -> Vec<&str> {
     if session.customizing.is_awaited() {

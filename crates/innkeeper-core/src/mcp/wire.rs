@@ -17,11 +17,11 @@ use crate::session::create::error_info;
 
 /// Where `_meta` of a server says what its token is for, while there is one.
 const RESOURCE: &str = "innkeeper.resource";
-/// And whether the token outlives whoever gave it (AUTH-07).
+/// In `_meta` of a server: whether the token outlives the client that gave it (AUTH-07).
 const KEPT: &str = "innkeeper.tokenKept";
 /// And how many tools it has that models may call.
 const TOOLS: &str = "innkeeper.tools";
-/// And which of its tools nobody can call, because they need tasks of MCP.
+/// In `_meta` of a server: its tools that cannot be called, because they need tasks of MCP.
 const TASK_TOOLS: &str = "innkeeper.taskTools";
 
 pub(super) fn starting(blocking: bool) -> McpServerState {
@@ -39,7 +39,7 @@ pub(super) fn failed(failure: Failure) -> McpServerState {
     McpServerState::Error(McpServerErrorState { error })
 }
 
-/// What a server does, but for whether turns wait for it, which is not for it to say.
+/// The published state of a server, except for whether turns wait for it, which the server does not decide.
 pub(super) fn state(status: ServerStatus) -> McpServerState {
     match status {
         ServerStatus::Starting => starting(false),
@@ -84,7 +84,7 @@ pub(super) fn apps(capabilities: AppCapabilities) -> McpServerCustomizationApps 
     }
 }
 
-/// Whether changes of a list are told, as it was published (MCP-17).
+/// Whether the published capability promises notifications about changes of a list (MCP-17).
 pub(super) fn tells_changes(capability: &Option<Value>) -> bool {
     let told = capability.as_ref().and_then(|capability| capability.get("listChanged"));
     told.and_then(Value::as_bool).unwrap_or_default()
@@ -162,7 +162,7 @@ pub(super) fn with(
     Some(entry)
 }
 
-/// What the `_meta` of a server says with these facts.
+/// The `_meta` of a server with these facts.
 pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_tokens: bool) -> Option<JsonObject> {
     let mut meta = meta.cloned().unwrap_or_default();
     for (key, value) in [
@@ -188,7 +188,7 @@ pub(super) fn said_token(server: &McpServerCustomization) -> Option<&str> {
     said.and_then(Value::as_str)
 }
 
-/// What it says once there is none.
+/// Removes the mark of the token from `_meta`.
 pub(super) fn hide_token(server: &mut McpServerCustomization) {
     for key in [RESOURCE, KEPT] {
         server.meta.as_mut().map(|meta| meta.remove(key));

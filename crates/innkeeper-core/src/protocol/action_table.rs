@@ -56,11 +56,11 @@ pub enum Dispatcher {
 /// Durability class of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// On disk before anybody sees it.
+    /// On disk before any client sees it.
     Durable,
     /// Streamed output: written behind, in groups.
     Stream,
-    /// Never kept: it is news, and part of no state.
+    /// Never persisted: it is an event, and part of no state.
     Fleeting,
 }
 

@@ -1,8 +1,8 @@
 //! Whole numbers in questions and answers, written as clients wrote them.
 //!
-//! The published types keep these numbers as floating point, which `serde_json` writes as `3.0`
-//! where the client wrote `3`. JSON that merely passes through this host keeps its own spelling:
-//! only the members of published questions and answers are written like this.
+//! The published types store these numbers as floating point, which `serde_json` writes as `3.0` where the client
+//! wrote `3`. JSON that merely passes through this host keeps its own spelling: only the members of published
+//! questions and answers are written like this.
 
 use std::io;
 

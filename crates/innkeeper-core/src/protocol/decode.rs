@@ -64,7 +64,7 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
     }
 }
 
-/// Looks at what the action's type has no place for (SMT-02).
+/// Checks the fields that the action's type does not have (SMT-02).
 fn checked(action: StateAction, raw: &RawValue) -> Result<StateAction, DecodeError> {
     if let StateAction::SessionActiveClientSet(_) = action {
         let opt_in = extension::opt_in_of(raw);
@@ -105,7 +105,7 @@ pub fn add_missing_customization_types(active_client: &mut Value) {
 pub fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
-    // How a type is called here is nobody's business. What stands in quotes somebody sent.
+    // The name of a Rust type means nothing to a client. Text in quotes comes from the client itself.
     match text.rsplit_once("expected struct ") {
         Some((before, name)) if !name.contains('"') => format!("{before}expected an object"),
         _ => text.to_owned(),

@@ -22,8 +22,8 @@ use ahp_types::state::SessionSummary;
 use crate::protocol::frame::ActionFrame;
 use crate::protocol::snapshot::Snapshot;
 
-/// A version of the protocol, as far as this host tells versions apart (NEG-08). Upstream's registry tags eight of the
-/// ten actions new in 1.0.0 as known to 0.9, so only the canvas ones are withheld there.
+/// A version of the protocol, as far as this host distinguishes versions (NEG-08). Upstream's registry tags eight of
+/// the ten actions new in 1.0.0 as known to 0.9, so only the canvas ones are withheld there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProtocolVersion {
     /// 0.9, or known to 0.9 and later.

@@ -17,12 +17,12 @@ pub mod code {
     };
 }
 
-/// The error half of a response: a code for programs and a sentence for people.
+/// The error half of a response: a code for programs and a sentence for users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcError {
     /// One of [`code`].
     pub code: i32,
-    /// What happened and what to do; never a stack, a path of ours or a secret (ERR-07).
+    /// The problem and the remedy; never a stack, an internal path or a secret (ERR-07).
     pub message: String,
     /// The typed detail some codes require (ERR-03).
     pub data: Option<Value>,
@@ -48,7 +48,7 @@ impl RpcError {
         Self::new(code::INVALID_REQUEST, problem)
     }
 
-    /// `-32601`: an empty success would make the client wait for ever, so say it plainly.
+    /// `-32601`: an empty success would make the client wait forever.
     pub fn method_not_found(method: &str) -> Self {
         let shown: String = method.chars().take(128).collect();
         Self::new(

@@ -32,7 +32,7 @@ pub struct Origin<'a> {
 /// One encoded `action` notification.
 #[derive(Debug)]
 pub struct ActionFrame {
-    /// Its place in the total order.
+    /// Its position in the total order.
     pub seq: Seq,
     /// The whole JSON-RPC message.
     pub bytes: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct ActionFrame {
     pub durability: Durability,
     /// Position of appended text, for frames that may be merged with their neighbours.
     splice: Option<Splice>,
-    /// The same for those who do not show MCP Apps, if they see something else (E-58).
+    /// The same for clients without MCP Apps, if it differs (E-58).
     plain: Option<Arc<Self>>,
 }
 
@@ -73,7 +73,7 @@ impl ActionFrame {
         &self.bytes[ACTION_HEAD.len()..self.bytes.len() - 1]
     }
 
-    /// The frame that a subscriber gets: not everybody is shown everything (MCP-14).
+    /// The frame that a subscriber gets, which depends on its dialect (MCP-14).
     pub fn shown_to(self: &Arc<Self>, subscriber: &Subscriber) -> &Arc<Self> {
         subscriber.dialect.frame(self)
     }
@@ -103,7 +103,7 @@ impl ActionFrame {
         }
     }
 
-    /// A frame that was kept for replay.
+    /// A frame from the replay window.
     pub(crate) fn kept(seq: Seq, since: ProtocolVersion, bytes: Vec<u8>) -> Self {
         Self {
             seq,
@@ -115,13 +115,13 @@ impl ActionFrame {
         }
     }
 
-    /// The refusal of an action that was accepted and could not be kept, for its author alone, under
-    /// a number of its own.
+    /// The rejection of an action that was accepted and could not be persisted, for its author alone, under a number
+    /// of its own.
     pub fn rejected(&self, seq: Seq, reason: &str) -> Bytes {
         let mut out = self.bytes.clone();
         // The braces that close the envelope and the message.
         out.truncate(out.len().saturating_sub(2));
-        // Only the origin comes after the number, and holds nothing that looks like it.
+        // Only the origin comes after the number, and contains nothing that looks like it.
         let number = format!(r#","serverSeq":{}"#, self.seq.0);
         if let Some(at) = out
             .windows(number.len())
@@ -141,8 +141,8 @@ impl ActionFrame {
         self.splice.is_some()
     }
 
-    /// What it adds to its channel: the text of streamed output, whose envelope is lost when it is
-    /// merged, and otherwise all of it. A delta of a few words is mostly envelope.
+    /// The bytes that it adds to its channel: the text of streamed output, whose envelope is lost when it is merged,
+    /// and otherwise all of it. A short delta is mostly envelope.
     pub(crate) fn added_bytes(&self) -> usize {
         self.splice
             .map_or(self.bytes.len(), |splice| splice.end.saturating_sub(splice.start))
@@ -231,7 +231,7 @@ pub(crate) fn encode_action(
         bytes: out,
         since: rule.map_or(ProtocolVersion::V0_9, |rule| rule.since),
         durability: match origin {
-            // What a person did survives, whatever it was (P1).
+            // Every action of a user survives a crash (P1).
             Some(_) => Durability::Durable,
             None => rule.map_or(Durability::Durable, |rule| rule.durability),
         },
@@ -336,7 +336,7 @@ pub fn encode_error(id: Option<&RequestId>, error: &RpcError) -> Bytes {
 /// One message for one connection.
 #[derive(Debug, Clone)]
 pub enum Outgoing {
-    /// An action, shared with everybody else who gets it.
+    /// An action, shared with all other connections that get it.
     Action(Arc<ActionFrame>),
     /// A finished message.
     Text(Bytes),
@@ -374,7 +374,7 @@ impl Outgoing {
         }
     }
 
-    /// The message as it goes on the wire; this is where a snapshot is encoded.
+    /// The message for the wire; this is where a snapshot is encoded.
     pub fn into_wire(self) -> Wire {
         match self {
             Self::Action(frame) => Wire::Action(frame),
@@ -409,7 +409,7 @@ impl Wire {
         }
     }
 
-    /// The whole message in memory, whatever that takes.
+    /// The whole message in memory, however large.
     pub fn to_bytes(&self) -> io::Result<Bytes> {
         match self {
             Self::Action(frame) => Ok(Bytes::copy_from_slice(&frame.bytes)),

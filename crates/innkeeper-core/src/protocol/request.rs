@@ -1,4 +1,4 @@
-//! Requests as the core sees them: parsed, typed, with the id kept exactly as it arrived.
+//! Requests as the core sees them: parsed, typed, with the id exactly as it arrived.
 
 use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, SessionActiveClient};
@@ -57,9 +57,9 @@ pub enum Command {
     DisposeSession {
         /// The session's URI.
         channel: String,
-        /// What has to be so, or the session stays; absent where a person asked.
+        /// The condition for the disposal; absent if a user asked for it.
         only_if: Option<OnlyIf>,
-        /// Whether the deletion cannot be undone, whatever the host's settings say.
+        /// Whether the deletion cannot be undone, even if the host's settings allow it.
         for_good: bool,
     },
     /// `innkeeper/listDeletedSessions`, which is this host's own: the sessions whose deletion can be undone.
@@ -106,7 +106,7 @@ pub enum Command {
     Resource(Box<ResourceOp>),
     /// `resourceRequest`.
     RequestResource {
-        /// The place.
+        /// The URI.
         uri: String,
         /// Whether to write there, too.
         write: bool,
@@ -119,19 +119,18 @@ pub enum Command {
     Approvals(Box<ApprovalCommand>),
 }
 
-/// What has to be so for a session to be disposed of by somebody who tidies up: that nobody uses
-/// it, and that it still is what it was when it was chosen. Choosing takes a while, people may be
-/// asked in between, and a session that came back to life meanwhile is not the one that was meant.
+/// The condition for a clean-up to dispose of a session: it is unused and unchanged since it was chosen. Choosing
+/// takes a while, a user may confirm in between, and a session that was used meanwhile must not be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OnlyIf {
-    /// When it had last changed, in milliseconds since 1970, if that was looked at.
+    /// The time of its last change when it was chosen, in milliseconds since 1970, if known.
     pub modified_ms: Option<i64>,
-    /// Whether it was chosen because people had put it away.
+    /// Whether it was chosen because a user had archived it.
     pub is_archived: bool,
 }
 
 impl OnlyIf {
-    /// Says in words why a session stays that is like this now, if it does.
+    /// Why a session with this state is not disposed of, if it is not.
     pub fn refuses(&self, modified_ms: i64, is_archived: bool) -> Option<&'static str> {
         // Any other moment will do: the wall clock may have been set back.
         if self.modified_ms.is_some_and(|seen| seen != modified_ms) {
@@ -226,7 +225,7 @@ pub struct MoveChat {
 /// Destination of a chat that moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveDestination {
-    /// A place in a session, perhaps the one it is in.
+    /// A position in a session.
     Session {
         /// The session's URI.
         session: String,
@@ -246,7 +245,7 @@ pub struct Completions {
     pub kind: String,
     /// The text so far.
     pub text: String,
-    /// The place in it, in UTF-16 code units.
+    /// The position in it, in UTF-16 code units.
     pub offset: i64,
 }
 

@@ -33,9 +33,9 @@ pub struct Snapshot {
     pub resource: Arc<str>,
     /// The last action that is part of the state.
     pub from_seq: Seq,
-    /// The state itself.
+    /// The state.
     pub state: State,
-    /// Whether it is for somebody who does not show MCP Apps (MCP-14).
+    /// Whether it is for a client without MCP Apps (MCP-14).
     pub hides_apps: bool,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn cursor(history: &History, loaded_from: usize) -> Option<String> {
 /// Prefix of `fetchTurns` cursors.
 pub(crate) const CURSOR_HEAD: &str = "through:";
 
-/// A state with settings, and the order they are declared in, which the state itself does not keep
-/// (CMP-08), and what else it has no place for.
+/// A state with settings, the order in which they are declared, which the state does not have (CMP-08), and its
+/// extension fields.
 #[derive(Debug)]
 pub struct Configured<T, X> {
     state: Arc<T>,
@@ -112,7 +112,7 @@ impl<T, X> Deref for Configured<T, X> {
 }
 
 impl Snapshot {
-    /// The same as somebody is shown it who does not show MCP Apps, for whoever compares.
+    /// The same as a client without MCP Apps sees it, for comparisons in tests.
     pub fn without_apps(mut self) -> Self {
         self.hides_apps = true;
         if let State::Session(session) = &mut self.state
@@ -308,8 +308,8 @@ fn optional<M: SerializeMap, T: Serialize>(out: &mut M, key: &str, value: &Optio
     }
 }
 
-/// The active turn as the published type would write it, but for calls that wait for somebody to
-/// sign in: that state encodes its `status` twice there (E-41). A completed turn has no such call.
+/// The active turn as the published type would write it, except for calls that wait for a sign-in: the published type
+/// encodes their `status` twice (E-41). A completed turn has no such call.
 struct Active<'a>(&'a ActiveTurn);
 
 impl Serialize for Active<'_> {
@@ -363,8 +363,8 @@ impl Serialize for Part<'_> {
     }
 }
 
-/// A response that carries state. It takes its place in the connection's queue together with the
-/// actions that follow it, so nothing can overtake it (SUB-03, E-04).
+/// A response that carries state. It is queued on the connection together with the actions that follow it, so nothing
+/// can overtake it (SUB-03, E-04).
 #[derive(Debug)]
 pub struct Answer {
     /// The request it answers.
@@ -391,7 +391,7 @@ pub enum AnswerBody {
     Replayed {
         /// Every missed action on the resumed channels, ascending.
         actions: Vec<Arc<ActionFrame>>,
-        /// Requested channels that are gone (REC-02).
+        /// Requested channels that do not exist (REC-02).
         missing: Vec<String>,
     },
     /// Something that was read for the client: the JSON object without its closing brace.

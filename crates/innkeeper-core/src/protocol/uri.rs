@@ -39,8 +39,8 @@ const RESERVED_SCHEMES: [&str; 12] = [
     "innkeeper-content",
 ];
 
-/// Schemes of what people and programs read and write. Nothing new is created under them: a session
-/// with the name of a file would be taken for the file.
+/// Schemes of resources. Nothing new is created under them: a session with the URI of a file would be taken for the
+/// file.
 const RESOURCE_SCHEMES: [&str; 6] = ["file", "http", "https", "data", "mcp-resource", "untitled"];
 
 /// Checks that a string can be a channel URI at all.
@@ -78,7 +78,7 @@ pub fn check_directory(uri: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What the sessions are called that a chat makes which moves to one of its own; a number follows.
+/// The URI prefix of a session that a moving chat creates; a number follows.
 pub(crate) const MOVED_SESSIONS: &str = "ahp-session:/moved-";
 
 /// Checks that a client may create a session under this URI.
@@ -151,13 +151,13 @@ pub fn check_client_id(id: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The URI of a session's default chat. The reference client computes this spelling by itself
-/// and ignores `defaultChat` (E-49), so the host uses it too.
+/// The URI of a session's default chat. The reference client computes this spelling itself and ignores `defaultChat`
+/// (E-49), so the host uses it too.
 pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHATS}{}", URL_SAFE_NO_PAD.encode(session))
 }
 
-/// The URI of something that the host keeps for a session, such as what a tool gave back in full.
+/// The URI of a blob of a session, such as the full result of a tool.
 pub fn kept_content(session: &str, name: &str) -> String {
     format!("{KEPT_CONTENTS}{}/{name}", URL_SAFE_NO_PAD.encode(session))
 }
@@ -167,7 +167,7 @@ pub fn is_kept_content(uri: &str) -> bool {
     starts_with(uri, KEPT_CONTENTS)
 }
 
-/// The session that something is kept for, and its name there.
+/// The session and the name of a blob.
 pub fn session_of_content(uri: &str) -> Option<(String, &str)> {
     let (session, name) = uri.strip_prefix(KEPT_CONTENTS)?.split_once('/')?;
     let session = URL_SAFE_NO_PAD.decode(session).ok()?;

@@ -1,19 +1,19 @@
 //! Browsing directories without a grant, as a folder picker does (RES-01).
 //!
-//! A connection with the admin scope lists directories and resolves files and directories anywhere, and watches them,
-//! which tells no more than listing again and again. It reads the content of a file only where it reaches it anyway: in
-//! the working directories of its sessions, in what the configuration opens and in what it was granted. Serving is still
-//! confined by whoever serves: the host's own tokens and keys are listed for nobody.
+//! A connection with the admin scope lists directories, resolves files and directories anywhere, and watches them,
+//! which reveals no more than listing repeatedly. It reads the content of a file only where it has access anyway: in
+//! the working directories of its sessions, in the configured roots and in its grants. The resource service still
+//! confines every request: the host's own tokens and keys are never listed.
 
 use super::{Reach, add};
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host};
 use crate::ids::ConnId;
 
-/// The place that every file of this machine is in.
+/// The root that contains every file of this machine.
 const EVERYTHING: &str = "file:///";
 
-/// Who may look through the directories of this machine without asking first.
+/// Which clients may browse the directories of this machine without a grant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BrowsePolicy {
     /// No connection: directories outside of sessions have to be granted like everything else.
@@ -24,7 +24,8 @@ pub enum BrowsePolicy {
 }
 
 impl Host {
-    /// What the client on a connection may list, resolve and watch: what it may reach, and everything if it may browse.
+    /// The roots that the client on a connection may list, resolve and watch: its allowed roots, and everything if it
+    /// may browse.
     pub(super) fn reaches_to_browse(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
         let mut reaches = self.reaches(cx, conn);
         if self.may_browse(conn) {
@@ -33,8 +34,8 @@ impl Host {
         reaches
     }
 
-    /// The directory in which a client starts to look for one to work in. A client that may create no session has no
-    /// use for it, and need not learn the name of the user.
+    /// The directory in which a client's folder picker starts. A client that cannot create sessions does not need it,
+    /// and should not learn the name of the user.
     pub(crate) fn offered_directory(&self, conn: ConnId) -> Option<&str> {
         let scope = self.conns.get(&conn)?.principal.scope;
         let directory = self.config.default_directory.as_deref();

@@ -3,7 +3,7 @@
 /// Longest URI that is remembered.
 const MAX_URI_BYTES: usize = 8192;
 
-/// Checks that a URI can be remembered as a place.
+/// Checks that a URI can be remembered as a root.
 pub(super) fn check_place(uri: &str) -> Result<(), String> {
     match uri.len() <= MAX_URI_BYTES {
         true => Ok(()),
@@ -14,9 +14,8 @@ pub(super) fn check_place(uri: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a URI names a place, or something in it. `file:` URIs are compared by the names that they lead
-/// through, however they are spelled; all others only as a whole. Links are not known here: whoever opens
-/// files follows them, and refuses what leads out.
+/// Whether a URI is a root or inside it. `file:` URIs are compared by their decoded path segments; all others only as
+/// a whole. Symlinks are not known here: the resource service resolves them, and refuses paths that leave the root.
 pub(super) fn is_within(uri: &str, place: &str) -> bool {
     if uri == place {
         return true;

@@ -1,35 +1,35 @@
 //! URIs of contents that the host serves itself: results of tools, and files before and after a change.
 //!
 //! The path of such a URI is the path of the file, so that a client that shows the URI, or chooses a language by its
-//! name, treats the content like the file. Its authority says which content it is. That is in lower case, because
-//! clients may write authorities so, and there is no query, because clients write queries in their own way. The path
-//! says nothing about the content, so the URI never leads to the file as it is now.
+//! name, treats the content like the file. Its authority identifies the content. It is in lower case, because clients
+//! may write authorities so, and there is no query, because clients write queries in their own way. The path does not
+//! identify the content, so the URI never leads to the file as it is now.
 //!
-//! Contents are kept beside the session, under a name that is made from them. What an earlier version kept as a `data:`
-//! URI in the session itself gets a URI that still carries its content: nothing has to be kept for it, and it means the
-//! same wherever the session, or a part of it, goes.
+//! Contents are stored as blobs of the session, under a name that is derived from them. Content that an earlier
+//! version stored as a `data:` URI in the session itself gets a URI that still carries the content: nothing is stored
+//! for it, and it stays valid when the session, or a part of it, moves.
 
 use crate::protocol::uri;
 use crate::resources::data_uri;
 
 /// How the URIs of contents start whose authority says which content it is.
 const CONTENTS: &str = "innkeeper-content://";
-/// How an authority starts that is the content itself, in hexadecimal digits.
+/// The prefix of an authority that is the content, in hexadecimal digits.
 const INLINE: &str = "inline-";
 
-/// What a URI of the host's contents says.
+/// The content that a URI identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentUri {
-    /// Something that is kept for a session.
+    /// A blob of a session.
     OfSession {
         /// The URI of the session.
         session: String,
         /// The name of the content.
         name: String,
     },
-    /// Something that is kept under this name for any session.
+    /// A blob with this name of any session.
     Kept(String),
-    /// The content itself.
+    /// The content.
     Inline(Vec<u8>),
 }
 
@@ -51,12 +51,12 @@ impl ContentUri {
     }
 }
 
-/// The URI of a content that is kept under a name, for a file.
+/// The URI of a blob with a name, for a file.
 pub fn kept(name: &str, file: &str) -> String {
     format!("{CONTENTS}{name}{}", path_of(file))
 }
 
-/// The URI of a content that it carries itself, for a file.
+/// The URI that carries its content, for a file.
 pub fn inline(bytes: &[u8], file: &str) -> String {
     let mut uri = format!("{CONTENTS}{INLINE}");
     uri.reserve(bytes.len() * 2);
@@ -69,7 +69,7 @@ pub fn inline(bytes: &[u8], file: &str) -> String {
     uri
 }
 
-/// Whether a URI carries its content itself, so that it is as long as that.
+/// Whether a URI carries its content, so that it is as long as that.
 pub fn is_inline(uri: &str) -> bool {
     let (contents, inline) = (CONTENTS.len(), CONTENTS.len() + INLINE.len());
     let is = |part: Option<&str>, expected: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(expected));
@@ -85,7 +85,7 @@ pub(crate) fn without_data(content: String, file: &str) -> String {
     }
 }
 
-/// Where clients find a picture that stands in a `data:` URI, and its media type; any other stays where it is.
+/// The URI of an icon for clients, and its media type: a `data:` URI becomes a URI of the host, any other stays.
 pub fn icon(source: &str, content_type: Option<&str>) -> (String, Option<String>) {
     let known = content_type.map(str::to_owned);
     match data_uri::decode(source) {

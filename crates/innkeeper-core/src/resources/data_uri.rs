@@ -1,4 +1,4 @@
-//! `data:` URIs, whose content is the URI itself (RFC 2397).
+//! `data:` URIs, which contain their content (RFC 2397).
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -9,11 +9,11 @@ pub fn is_data(uri: &str) -> bool {
     uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
 }
 
-/// The content of such a URI and its media type, if it names one.
+/// Decodes such a URI. Returns the content and its media type, if it names one.
 ///
 /// # Errors
 ///
-/// What is wrong with it, in words for people.
+/// The reason why the URI is invalid, for users.
 pub fn decode(uri: &str) -> Result<(Vec<u8>, Option<String>), &'static str> {
     let rest = uri.get(5..).unwrap_or_default();
     let (head, data) = rest

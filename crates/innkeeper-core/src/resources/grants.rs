@@ -1,8 +1,8 @@
 //! Grants: access that clients requested beyond their sessions, and that users allowed (RES-14, RES-15).
 //!
-//! A grant belongs to one client id of one principal and names one place, reading and writing
-//! separately. It is kept with the host's own state, ends by itself after a while, and is listed and
-//! taken back with this host's own methods.
+//! A grant belongs to one client id of one principal and names one root, with reading and writing separately. It is
+//! persisted with the host's own state, expires after a while, and is listed and revoked with this host's own
+//! methods.
 
 use std::collections::BTreeMap;
 
@@ -23,22 +23,22 @@ use crate::time::rfc3339;
 
 /// Most grants of one principal that are remembered; beyond it one of its own is forgotten.
 const MAX_GRANTS: usize = 1024;
-/// Most requests of one principal that wait for somebody to allow them; beyond it one of its own is forgotten.
+/// Most requests of one principal that wait for an admin; beyond it one of its own is forgotten.
 const MAX_WAITING: usize = 64;
 
-/// Who decides about `resourceRequest`.
+/// How `resourceRequest` is decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestPolicy {
-    /// Nobody is granted anything.
+    /// Every request is denied.
     Deny,
-    /// Whoever has the admin scope: its own requests are granted, those of others wait for it.
+    /// An admin decides: its own requests are granted, those of others wait for it.
     #[default]
     Admin,
-    /// Everybody is granted what their scope allows.
+    /// Every request is granted within the scope of its client.
     Allow,
 }
 
-/// What an admin does about grants; this host's own methods.
+/// An admin's command about grants; this host's own methods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantCommand {
     /// `innkeeper/listResourceGrants`.
@@ -49,19 +49,19 @@ pub enum GrantCommand {
     Revoke {
         /// The client.
         client: ClientId,
-        /// The place; absent means all of them.
+        /// The root; absent means all of them.
         uri: Option<String>,
     },
 }
 
-/// What is allowed to whom.
+/// A grant that an admin gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allow {
     /// The client.
     pub client: ClientId,
-    /// The place.
+    /// The root.
     pub uri: String,
-    /// Whether it may write there, besides reading.
+    /// Whether it may also write there.
     pub write: bool,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Grants {
     granted: Vec<Grant>,
     #[serde(skip)]
     waiting: Vec<Grant>,
-    /// Whether what is granted is different from what was kept last.
+    /// Whether the grants differ from the persisted ones.
     #[serde(skip)]
     changed: bool,
 }
 
 impl Grants {
-    /// What a client was granted and still has.
+    /// The valid grants of a client.
     pub(crate) fn of<'a>(
         &'a self,
         client: &'a ClientId,
@@ -102,7 +102,8 @@ impl Grants {
             .filter(move |grant| grant.is_of(client.as_str(), principal) && grant.at_ms > now_ms)
     }
 
-    /// Whether somebody is about to be told of something that was not kept yet.
+    /// Whether a client is about to get an answer that depends on a change that is not persisted yet; resets the
+    /// mark.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -125,8 +126,8 @@ impl Grants {
     }
 }
 
-/// Forgets the oldest of the client that has the most, so that nobody pushes out what others have: neither those
-/// of another principal nor those who share its credential and ask for little.
+/// Forgets the oldest entry of the client that has the most, so that no client displaces the entries of others:
+/// neither those of another principal nor those of clients with the same credential that ask for little.
 fn bound(all: &mut Vec<Grant>, principal: &str, most: usize) {
     let own = || all.iter().filter(|grant| grant.principal == principal);
     if own().count() <= most {

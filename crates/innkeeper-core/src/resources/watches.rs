@@ -1,8 +1,8 @@
-//! Watches as channels (WCH): made on request, gone with their last subscriber.
+//! Watches as channels (WCH): created on request, removed with their last subscriber.
 //!
-//! A watch that nobody subscribes to in time is released (E-56), and one whose subscribers are all
-//! gone is kept as long as a client that lost its connection keeps its place (WCH-07). Who subscribes
-//! must reach what admitted the watch, and as long as it listens (SEC-03): its events name files.
+//! A watch without a subscriber is released in time (E-56), and one whose subscribers all lost their connections is
+//! retained for their grace period (WCH-07). A subscriber needs access to the root that admitted the watch, as long
+//! as it subscribes (SEC-03): the events name files.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::protocol::request::RequestId;
 /// How many clients of one principal may have all the watches that a client may have.
 const CLIENTS_WATCHING: usize = 4;
 
-/// What `createResourceWatch` carries.
+/// The parameters of `createResourceWatch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchSpec {
     /// The watched resource.
     pub uri: String,
     /// Whether everything below it is, too (WCH-02).
     pub recursive: bool,
-    /// What of it is reported; absent means all.
+    /// The patterns of reported resources; absent means all.
     pub includes: Option<Vec<String>>,
-    /// What of it is not.
+    /// The patterns of resources that are not reported.
     pub excludes: Option<Vec<String>>,
 }
 
@@ -39,18 +39,18 @@ pub struct WatchSpec {
 pub struct ResourceChange {
     /// Where.
     pub uri: String,
-    /// What.
+    /// The kind of the change.
     pub kind: ChangeKind,
 }
 
-/// What happened to a resource.
+/// The kind of a change of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It came into being.
+    /// It was created.
     Added,
     /// It changed.
     Updated,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
 }
 
@@ -69,10 +69,10 @@ impl ChangeKind {
 pub(crate) struct Watch {
     number: u64,
     state: Arc<ResourceWatchState>,
-    /// The place of whoever made it that the watched one lies in.
+    /// The allowed root of the owner that contains the watched resource.
     admitted_by: String,
     owner: ClientId,
-    /// When it is released if nobody subscribes by then.
+    /// When it is released without a subscriber.
     lease_ms: u64,
 }
 
@@ -83,17 +83,17 @@ pub(crate) struct Watches {
     next: u64,
     /// Those that are being set up, and for whom.
     opening: Vec<(u64, ConnId)>,
-    /// Whether somebody may reach less than when a watch was made.
+    /// Whether a client may have lost access since a watch was created.
     in_doubt: bool,
 }
 
 impl Watches {
-    /// What a channel shows, if it is a watch.
+    /// The state of a channel, if it is a watch.
     pub(crate) fn state(&self, channel: ChannelId) -> Option<&Arc<ResourceWatchState>> {
         self.by_channel.get(&channel).map(|watch| &watch.state)
     }
 
-    /// Somebody may reach less than before: what they listen to is looked through.
+    /// A client may have lost access: its watches are checked at the end of the input.
     pub(crate) fn recheck(&mut self) {
         self.in_doubt = true;
     }
@@ -125,8 +125,8 @@ impl Host {
         });
     }
 
-    /// Whether the client on a connection may have one more. By client, so that nobody gets more by connecting
-    /// again, and by principal, because a client chooses its id.
+    /// Whether the client on a connection may have one more. Counted by client, so that a new connection does not
+    /// give more, and by principal, because a client chooses its id.
     fn check_watch_count(&self, conn: ConnId) -> Result<(), String> {
         let Some((client, principal, _)) = self.who(conn) else {
             return Ok(());
@@ -169,10 +169,10 @@ impl Host {
             Err(error) => return cx.answer(conn, id, Err(error)),
         };
         let Some((owner, _, _)) = self.who(conn) else {
-            // Nobody is left who could subscribe.
+            // The client that could subscribe has disconnected.
             return cx.emit(ResourceCommand::CloseWatch { watch: number });
         };
-        // Numbers never come back, also not in another life of the host.
+        // Numbers never repeat, also not after a restart of the host.
         let uri = format!("ahp-resource-watch:/{}-{number}", self.log.seq().0);
         let channel = self.add_channel(&uri, ChannelKind::ResourceWatch);
         let items = |list: Option<Vec<String>>| list.map(|items| json!({ "items": items }));
@@ -194,19 +194,19 @@ impl Host {
         cx.answer(conn, id, Ok(json!({ "channel": uri })));
     }
 
-    /// Something changed where somebody watches (WCH-05). The reducer keeps nothing of it, so it is
-    /// published without asking whether it changes the state.
+    /// A watched resource changed (WCH-05). The reducer stores nothing of it, so it is published without a comparison
+    /// of the state.
     pub(crate) fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
         // The watch may have been released while the change was on its way.
         let Some(channel) = self.watches.channel_of(number) else {
             return;
         };
-        // Grants end by themselves, without anything that happens.
+        // Grants expire without an input.
         self.settle_watch(cx, channel);
         if self.watches.state(channel).is_none() {
             return;
         }
-        // A client in its grace gets it when it is back; before anybody has subscribed, nobody does.
+        // A client in its grace period gets it when it reconnects; without subscribers no client does.
         if changes.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl Host {
         self.publish(cx, channel, &StateAction::ResourceWatchChanged(action), None);
     }
 
-    /// Whether a connection may hear a watch (SEC-03).
+    /// Whether a connection may subscribe to a watch (SEC-03).
     pub(crate) fn check_watch(&self, now: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Result<(), RpcError> {
         let Some(watch) = self.watches.by_channel.get(&channel) else {
             return Ok(());
@@ -236,8 +236,8 @@ impl Host {
         ))
     }
 
-    /// A connection no longer listens to a channel. The last one takes a watch with it, at once when
-    /// it said so, and otherwise when it has not come back in time.
+    /// A connection no longer subscribes to a channel. A watch ends with its last subscriber: at once after an
+    /// unsubscribe, and otherwise when the client has not reconnected in time.
     pub(crate) fn left_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId, may_come_back: bool) {
         let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
         // Most channels are no watches.
@@ -255,7 +255,7 @@ impl Host {
         }
     }
 
-    /// The lease of a watch ends, unless it was renewed or somebody listens.
+    /// The lease of a watch ends, unless it was renewed or the watch has a subscriber.
     pub(crate) fn end_lease(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
         let is_over = self
@@ -268,8 +268,8 @@ impl Host {
         }
     }
 
-    /// Takes watches from those who no longer reach what is watched, after an input that may have
-    /// taken that from them: they left a session, it is gone, or a grant was taken back (RES-15).
+    /// Ends subscriptions of clients that have lost access, after an input that may have caused that: they left a
+    /// session, it was disposed, or a grant was revoked (RES-15).
     pub(crate) fn settle_watches(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::take(&mut self.watches.in_doubt) {
             return;
@@ -281,7 +281,8 @@ impl Host {
         }
     }
 
-    /// Takes one watch from those who no longer reach what is watched. It ends with the last who does.
+    /// Ends the subscriptions to one watch of clients that have lost access. The watch ends with the last client that
+    /// has access.
     fn settle_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let Some(watch) = self.watches.by_channel.get(&channel) else {
             return never!("the channel is a watch");
@@ -308,7 +309,7 @@ impl Host {
             return;
         }
         match heirs.into_iter().next() {
-            // Somebody else listens and may: it is theirs from now on.
+            // Another subscriber has access: it owns the watch from now on.
             Some(heir) => {
                 if let Some(watch) = self.watches.by_channel.get_mut(&channel) {
                     watch.owner = heir;
@@ -319,8 +320,8 @@ impl Host {
         }
     }
 
-    /// Whether a client reaches a place with one of its connections. Who lost its connection keeps its
-    /// place, and with it what it reached.
+    /// Whether a client has access to a root on one of its connections. A client in its grace period keeps its
+    /// access.
     fn keeps_reach(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
         match self.clients.get(client).map(|client| &client.presence) {
             Some(Presence::Active(transports)) => {

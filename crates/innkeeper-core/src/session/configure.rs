@@ -24,7 +24,7 @@ use crate::session::settings::{self, InOrder, Problem};
 
 /// The host's setting for how long an agent may be silent.
 const SILENCE_LIMIT: &str = "silenceLimitMinutes";
-/// Longest silence that can be set: a year, beyond which "never" is the honest word.
+/// Longest silence that can be set: a year, beyond which "never" is clearer.
 const MAX_SILENCE_MINUTES: f64 = 525_600.0;
 const MINUTE_MS: f64 = 60_000.0;
 
@@ -99,9 +99,9 @@ fn check_silence_limit(chosen: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
-/// VS Code has the settings `isolation` and `mode` for every host. Neither is a choice here, so
-/// they are not shown and their values are left out, with one exception: a client that wants a
-/// worktree must not find the changes in the folder itself.
+/// VS Code has the settings `isolation` and `mode` for every host. Neither is a choice here, so they are not shown
+/// and their values are dropped, with one exception: a client that wants a worktree must not find the changes in the
+/// folder itself.
 fn check_isolation(settings: &[Setting], chosen: &Map<String, Value>) -> Result<(), Problem> {
     let is_setting = settings::find(settings, ISOLATION).is_some();
     match chosen.get(ISOLATION).and_then(Value::as_str) {
@@ -162,7 +162,7 @@ impl Host {
         Ok((settings, config))
     }
 
-    /// The same while somebody is still choosing: what is missing may yet come.
+    /// The same while the user is still choosing: missing values may follow.
     fn draft_config(
         &self,
         agent: &AgentProfile,
@@ -185,8 +185,8 @@ impl Host {
             .and_then(|agent| self.draft_config(agent, &setup.config).map_err(Problem::into_error));
         let message = match resolved {
             Ok((settings, mut config)) => {
-                // A session has what is allowed in its workspace, whatever its creator saw of it
-                // before: what was taken back in between stays taken back.
+                // A session has the approvals of its workspace, even if its creator saw others before: a rule that
+                // was revoked in between stays revoked.
                 let approved = setup.working_directory.as_ref();
                 let approved = approved.and_then(|directory| self.approvals.workspaces().get(directory));
                 config.values.insert(
@@ -219,7 +219,7 @@ impl Host {
         let items = match found {
             Err(error) => return cx.answer(conn, id, Err(error)),
             Ok((provider, values, SettingKind::Search(seed))) => {
-                // The seed is what is shown before anybody has typed; the agent finds the rest.
+                // The seed is shown before the user has typed; the agent finds the rest.
                 if query.is_empty() && !seed.is_empty() {
                     matching(&seed, "")
                 } else {
@@ -250,7 +250,7 @@ impl Host {
         cx.answer(conn, id, Ok(json!({ "items": items })));
     }
 
-    /// `completions`: what fits at a place in a message (CMP-01).
+    /// `completions`: the completions at a position in a message (CMP-01).
     pub(crate) fn completions(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: Completions) {
         match self.check_completions(request) {
             Ok(Some(query)) => {
@@ -317,8 +317,8 @@ impl Host {
 
     /// Whether a client may change the host's settings like this (ROOT-07, ROOT-08).
     ///
-    /// Settings of other hosts are left out, and the echo does not have them: some clients push
-    /// theirs at connect, and a refusal of what means nothing here helps nobody (E-51).
+    /// Settings of other hosts are dropped, and the echo does not have them: some clients push theirs at connect, and
+    /// a rejection would help no client (E-51).
     pub(crate) fn check_root_config(
         &self,
         changed: &RootConfigChangedAction,
@@ -344,8 +344,7 @@ impl Host {
         }))
     }
 
-    /// Does what the host's settings say now. What new sessions start with is looked up when one
-    /// is created.
+    /// Applies the host's changed settings. The defaults of new sessions are read when one is created.
     pub(crate) fn root_config_changed(&mut self, cx: &mut Cx<'_>) {
         let limit = self
             .host_value(SILENCE_LIMIT)
@@ -357,7 +356,7 @@ impl Host {
             return;
         }
         self.config.silence_limit_ms = limit_ms;
-        // Turns that already run are looked after by the new rule, from now on.
+        // The watchdog of running turns follows the new setting from now on.
         self.timers.cancel_watchdogs();
         let mut running: Vec<ChannelId> = Vec::new();
         for (id, chat) in self.chats.iter_mut() {
@@ -400,7 +399,7 @@ impl Host {
             }
         }
         let mut next = changed_values(&session.settings, now, &config, changed.replace);
-        // Other sessions share these rules, so a replacement in this session keeps them.
+        // Other sessions share these rules, so a replacement in this session does not remove them.
         if let (None, Some(shared)) = (config.get(approval::EVERYWHERE), now.get(approval::EVERYWHERE)) {
             next.insert(approval::EVERYWHERE.to_owned(), shared.clone());
         }

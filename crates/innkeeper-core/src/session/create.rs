@@ -30,7 +30,7 @@ use crate::session::{Progress, Session, UNTITLED, summary_of};
 /// Most sessions on one page of `listSessions`.
 const MAX_PAGE: u32 = 1000;
 
-/// What a checked request leads to: the agent, and what the session is set up with.
+/// The result of a checked request: the provider, and the settings and configuration of the session.
 type Checked = (String, Arc<[Setting]>, SessionConfigState);
 
 impl Host {
@@ -178,15 +178,15 @@ impl Host {
         id
     }
 
-    /// Asks for a chat's back end, with everything an agent has to know about its past, and with
-    /// the tokens it may use for whoever wants it opened.
+    /// Opens a chat's back end, with everything that its agent needs of its history, and with the tokens for the
+    /// author.
     pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, author: Option<&ClientId>) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.can_resume = false;
             chat.is_open = true;
             chat.unheard = false;
         }
-        // An agent may want to know at once what its session brings along.
+        // An agent may need its session's customizations at once.
         self.follow_heard(cx, chat_id);
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return never!("the channel exists");
@@ -220,7 +220,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let session = chat.session;
-        // Of a further chat nobody waits for this: its first turn says what is wrong.
+        // No client waits for a further chat: its first turn reports the problem.
         let is_awaited = self.sessions.get(&session).is_some_and(|session| {
             session.state.lifecycle == SessionLifecycle::Creating && session.is_default(&chat.model.head().resource)
         });
@@ -235,14 +235,14 @@ impl Host {
             }),
         };
         self.commit(cx, session, action, None);
-        // What was queued while the session was coming up starts now (PEND-03).
+        // Messages that were queued during the creation of the session start now (PEND-03).
         let chats = self.sessions.get(&session).map(|session| session.chats.clone());
         for chat in chats.into_iter().flatten() {
             self.take_from_queue(cx, chat, true);
         }
     }
 
-    /// Reports how far a session's creation is, to whoever asked (ROOT-17, ROOT-19).
+    /// Reports the progress of a session's creation to its requester (ROOT-17, ROOT-19).
     pub(crate) fn progress(
         &mut self,
         cx: &mut Cx<'_>,
@@ -257,7 +257,7 @@ impl Host {
         };
         let creating = session.state.lifecycle == SessionLifecycle::Creating;
         if let Some(progress) = session.progress.as_mut().filter(|_| creating) {
-            // Never backwards, and never the last word: that one is sent when the session is up.
+            // Never backwards, and never complete: that report is sent when the session is ready.
             progress.done = progress.done.max(done);
             progress.reported = true;
             let total = total.filter(|total| *total > progress.done);
@@ -269,7 +269,7 @@ impl Host {
         }
     }
 
-    /// ROOT-18: the last frame of a token has reached its total, whatever came of it.
+    /// ROOT-18: the last report of a token has reached its total, whatever the outcome.
     pub(crate) fn finish_progress(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         let progress = self
             .sessions
@@ -285,13 +285,13 @@ impl Host {
         }
     }
 
-    /// Ends what runs in a chat, forgets it and removes what is kept of it.
+    /// Ends everything that runs in a chat, forgets it and removes its persisted rows.
     pub(crate) fn drop_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         self.persist_removal(cx, chat_id);
         self.close_chat(cx, chat_id);
     }
 
-    /// Ends what runs in a chat and forgets it. What is kept of it stays.
+    /// Ends everything that runs in a chat and forgets it. Its persisted rows stay.
     pub(crate) fn close_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         if let Some(chat) = self.chats.remove(&chat_id)
             && let Some(run) = chat.run.filter(|run| run.held.is_none())
@@ -309,7 +309,7 @@ impl Host {
         self.remove_channel(chat_id);
     }
 
-    /// Nobody's picture of a channel that is gone is ever continued, whatever takes its name.
+    /// Subscriptions of a removed channel are never continued, even if a new channel gets its URI.
     pub(crate) fn forget_for_good(&mut self, uri: &Arc<str>) {
         self.invalidate(std::slice::from_ref(uri));
         for client in self.clients.forget_subscriptions(uri) {
@@ -363,7 +363,7 @@ impl Host {
         Ok(result)
     }
 
-    /// Tells root subscribers of a session, new or to be shown afresh.
+    /// Announces a session to root subscribers, new or again.
     pub(crate) fn announce_added(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session) else {
             return never!("the session is in memory");

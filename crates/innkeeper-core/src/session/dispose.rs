@@ -1,7 +1,7 @@
-//! Sessions go. What a client disposes of is gone for everybody, and the deletion is durable before it is answered.
-//! For a while it can be undone: the rows of the session stay, its URI and those of its chats are taken, and nothing of
-//! it is shown or can be opened. Drafts, sessions that a policy chose to make room, and sessions that cannot be read are
-//! removed at once.
+//! Disposes of sessions. A disposed session is gone for all clients, and the deletion is durable before it is
+//! answered. For a while it can be undone: the rows of the session stay, its URI and those of its chats are taken,
+//! and nothing of it is shown or can be opened. Drafts, sessions that a clean-up policy chose, and sessions that
+//! cannot be read are removed at once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::protocol::request::{Command, OnlyIf, RequestId};
 use crate::protocol::uri;
 use crate::storage::load::unreadable;
 
-/// How often it is looked for sessions that were deleted long ago.
+/// How often sessions that were deleted long ago are purged.
 const PURGE_INTERVAL_MS: u64 = 60 * 60 * 1000;
 
 impl Host {
@@ -40,7 +40,7 @@ impl Host {
                 format!("the session {uri:?} is in use; try again when nobody looks at it and nothing runs in it");
             return Err(RpcError::new(code::CONFLICT, message));
         }
-        // Who asked the store has seen where lists have it, who read a list what is written there.
+        // A client may have read the time from the store's order or from the summary.
         let moments = [session.order_ms, session.modified_ms];
         let modified_ms = moments.into_iter().find(|at| Some(*at) == only_if.modified_ms);
         match only_if.refuses(modified_ms.unwrap_or(session.order_ms), session.is_archived()) {
@@ -108,7 +108,7 @@ impl Host {
         cx.emit(BlobCommand::DeleteSession { uri });
     }
 
-    /// Takes a session out of memory whose chats are gone.
+    /// Removes a session from memory after its chats.
     fn forget_session(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         self.finish_progress(cx, session_id);
         let Some(session) = self.sessions.remove(&session_id) else {
@@ -139,7 +139,7 @@ impl Host {
         channels.flat_map(Channel::listeners).collect()
     }
 
-    /// Disposes of a session that cannot be brought into memory: its rows go, whatever is in them.
+    /// Disposes of a session that cannot be loaded: its rows are removed unread.
     pub(crate) fn dispose_damaged(
         &mut self,
         cx: &mut Cx<'_>,
@@ -216,7 +216,7 @@ impl Host {
         }
     }
 
-    /// Removes the sessions for good whose deletion cannot be undone any more, and looks again in an hour.
+    /// Removes the sessions whose deletion can no longer be undone, and schedules the next purge in an hour.
     pub(crate) fn purge_deleted(&mut self, cx: &mut Cx<'_>) {
         let undo_ms = i64::try_from(self.config.undo_delete_ms).unwrap_or(i64::MAX);
         let before_ms = cx.now.wall.as_millisecond().saturating_sub(undo_ms);
@@ -224,7 +224,7 @@ impl Host {
         self.schedule_purge(cx.now.mono_ms.saturating_add(PURGE_INTERVAL_MS));
     }
 
-    /// Tells root subscribers that a session is gone: all of them, or of a draft only these.
+    /// Announces to root subscribers that a session was removed: to all of them, or for a draft only to these.
     fn announce_removed(&mut self, cx: &mut Cx<'_>, uri: &str, only: Option<&HashSet<ConnId>>) {
         let params = SessionRemovedParams {
             channel: uri::ROOT.to_owned(),

@@ -1,9 +1,9 @@
 //! The Git repository that a session works in: project, branch, changes.
 //!
-//! Whoever looks at repositories reports what there is ([`Input::RepositorySeen`](crate::Input::RepositorySeen)).
-//! Everything of it is kept in the session's `_meta`, because `session/metaChanged` is the one action that carries
-//! such facts: so what a client folds is what a snapshot shows, and a session that comes back from the store still
-//! has it. The summary takes `project`, `changes` and the part of `_meta` that clients show in their lists from there.
+//! The repository service reports its state ([`Input::RepositorySeen`](crate::Input::RepositorySeen)). All of it is
+//! in the session's `_meta`, because `session/metaChanged` is the one action that carries such facts: so a client's
+//! mirror equals a snapshot, and a restored session still has it. The summary takes `project`, `changes` and the part
+//! of `_meta` that clients show in their lists from there.
 
 use ahp_types::actions::{SessionMetaChangedAction, StateAction};
 use ahp_types::common::JsonObject;
@@ -29,7 +29,7 @@ const OWN_KEYS: [&str; 4] = [GIT, GITHUB, PROJECT, CHANGES];
 /// The keys of `_meta` that a summary shows.
 const SUMMARY_KEYS: [&str; 2] = [GIT, GITHUB];
 
-/// What is known of a repository. Whatever could not be found out is left out.
+/// The state of a repository. Unknown parts are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepositoryState {
     /// The main work tree of the repository.
@@ -61,7 +61,7 @@ pub struct RepositoryState {
 /// A repository on GitHub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubRepository {
-    /// Whose it is.
+    /// The owner's name.
     pub owner: String,
     /// Its name.
     pub repo: String,
@@ -72,7 +72,7 @@ pub struct GitHubRepository {
 pub struct RepositoryChanges {
     /// Lines that are new.
     pub additions: u64,
-    /// Lines that are gone.
+    /// Removed lines.
     pub deletions: u64,
     /// Files that differ.
     pub files: u64,
@@ -113,7 +113,7 @@ impl Host {
         }
     }
 
-    /// Asks for another look, because a turn may have changed files.
+    /// Asks to read the repository again, because a turn may have changed files.
     pub(crate) fn look_at_repository_again(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -174,12 +174,12 @@ pub(crate) fn project(meta: Option<&JsonObject>) -> Option<ProjectInfo> {
     serde_json::from_value(meta?.get(PROJECT)?.clone()).ok()
 }
 
-/// What is changed where a session works, for its summary.
+/// The uncommitted changes in a session's repository, for its summary.
 pub(crate) fn changes(meta: Option<&JsonObject>) -> Option<ChangesSummary> {
     serde_json::from_value(meta?.get(CHANGES)?.clone()).ok()
 }
 
-/// What of a session's `_meta` its summary shows: rows of a list are sent often, and are small.
+/// The part of a session's `_meta` that its summary shows: summaries are sent often, so they are small.
 pub(crate) fn summary_meta(meta: Option<&JsonObject>) -> Option<JsonObject> {
     let meta = meta?;
     let shown = SUMMARY_KEYS

@@ -11,7 +11,7 @@ use crate::session::Session;
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     by_id: IdMap<ChannelId, Session>,
-    /// Sessions that nobody has written anything in yet. They are always in memory.
+    /// Sessions in which no user has written yet. They are always in memory.
     drafts: BTreeSet<ChannelId>,
     /// Number of sessions that lists show, in memory or not.
     listed: usize,
@@ -70,7 +70,7 @@ impl Sessions {
         self.by_id.remove(session)
     }
 
-    /// Takes a session out of memory that is gone.
+    /// Removes a session from memory.
     pub(crate) fn remove(&mut self, session: &ChannelId) -> Option<Session> {
         let removed = self.by_id.remove(session)?;
         if !self.drafts.remove(session) {
@@ -99,7 +99,7 @@ impl Sessions {
         self.listed += 1;
     }
 
-    /// Counts one listed session less: it is gone, and was not in memory.
+    /// Counts one listed session less: it was removed, and was not in memory.
     pub(crate) fn remove_listed(&mut self) {
         self.listed = self.listed.saturating_sub(1);
     }

@@ -26,7 +26,7 @@ const MAX_ITEM_BYTES: usize = 1024;
 /// Most bytes of all values together: they are part of every snapshot and go to every turn.
 const MAX_VALUES_BYTES: usize = 512 << 10;
 
-/// What is wrong with a value, and with the value of what.
+/// The problem with a value, and the setting it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// The path of the value, as in `config.autoApprove`.
@@ -90,10 +90,10 @@ pub(crate) fn known_values(settings: &[Setting], chosen: &Map<String, Value>) ->
     Ok(known)
 }
 
-/// Checks what somebody chose: the value of every setting is of its kind.
+/// Checks chosen values: each is of the kind of its setting.
 ///
-/// A value that people cannot change passes if it is the one they see, because clients send back
-/// everything they were shown.
+/// The value of a read-only setting passes if it is the one that is shown, because clients send back everything they
+/// were shown.
 pub(crate) fn check_values(
     settings: &[Setting],
     chosen: &Map<String, Value>,
@@ -140,7 +140,7 @@ pub(crate) fn find<'a>(settings: &'a [Setting], property: &str) -> Option<&'a Se
     settings.iter().find(|setting| setting.id == property)
 }
 
-/// What to say about a property that is none.
+/// The error for an unknown property.
 pub(crate) fn unknown(settings: &[Setting]) -> String {
     let known: Vec<&str> = settings.iter().map(|setting| setting.id.as_str()).collect();
     match known.as_slice() {
@@ -320,9 +320,8 @@ fn with_choices(property: ConfigPropertySchema, choices: &[Choice]) -> ConfigPro
     }
 }
 
-/// A schema and its values, written in the order in which the settings were declared: the
-/// published type keeps properties in a hash map, which would show them in any order (CMP-08,
-/// E-43).
+/// A schema and its values, written in the order in which the settings were declared: the published type has the
+/// properties in a hash map, which would show them in any order (CMP-08, E-43).
 pub(crate) struct InOrder<'a, P> {
     kind: &'a str,
     properties: &'a HashMap<String, P>,

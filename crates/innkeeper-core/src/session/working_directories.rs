@@ -1,8 +1,8 @@
 //! Working directories of sessions and chats, and the rules for changing them.
 //!
-//! An agent is told its directories with every turn, so between turns there is no back end to
-//! change before an accepted action is published (DSP-17). During a turn they stand: taking the
-//! ground from under a running agent is refused.
+//! An agent gets its directories with every turn, so between turns there is no back end to change before an accepted
+//! action is published (DSP-17). During a turn they cannot change: a running agent must not lose its working
+//! directory.
 
 use ahp_types::actions::{
     ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, SessionWorkingDirectoryRemovedAction,
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Changes the directories of a session, and everything that depends on them: the subsets of its chats, and the
-    /// approvals of its workspace. `gone` is the directory that is no longer there, and the one in its place.
+    /// approvals of its workspace. `gone` is the removed directory, and its replacement.
     fn change_directories(
         &mut self,
         cx: &mut Cx<'_>,
@@ -172,7 +172,7 @@ impl Host {
         self.repository_moved(cx, session_id);
     }
 
-    /// What a session's agent can do with several directories (SES-25).
+    /// The capability of a session's agent to work in several directories (SES-25).
     fn capability(&self, session: &Session) -> Result<&MultipleWorkingDirectoriesCapability, String> {
         let agent = self.agent_of(session);
         let capabilities = agent.and_then(|agent| agent.info.capabilities.as_ref());
@@ -190,7 +190,7 @@ impl Host {
         Ok(session)
     }
 
-    /// What an agent works in stays as it is while it works.
+    /// The directories of a session cannot change while its agent works.
     fn check_at_rest(&self, session: &Session) -> Result<(), String> {
         if self.has_running_turn(session) {
             return Err(
@@ -205,8 +205,8 @@ impl Host {
         chats.any(|chat| chat.run.is_some())
     }
 
-    /// Follows up on a directory that a session no longer has: what a chat keeps to is a subset of the session's
-    /// directories (SES-26).
+    /// Updates the chats after a session lost a directory: a chat's directories are a subset of the session's
+    /// (SES-26).
     fn directory_gone(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, gone: &String, instead: Option<&String>) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");

@@ -6,14 +6,14 @@ use crate::core::{Cx, Host, Timer, never};
 use crate::effect::AgentCommand;
 use crate::ids::ChannelId;
 
-/// How often memory is looked through at most.
+/// The longest time between two scans for idle sessions.
 const MAX_INTERVAL_MS: u64 = 60_000;
 
 impl Host {
-    /// Makes sure that memory is looked through in time.
+    /// Schedules the next scan for idle sessions.
     pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
         let idle_ms = self.config.idle_session_ms;
-        // What a host that cannot write has closed in a session is in memory only.
+        // A host that cannot write has closed turns in memory only.
         if self.storage.mode().evicts()
             && idle_ms > 0
             && !self.storage.is_eviction_scheduled
@@ -25,7 +25,7 @@ impl Host {
         }
     }
 
-    /// Lets every session go that nobody has used for a while, and turns that nobody reads.
+    /// Evicts every session that was unused for a while, and turns that are not needed.
     pub(crate) fn evict_idle(&mut self, cx: &mut Cx<'_>) {
         self.storage.is_eviction_scheduled = false;
         let now = cx.now.mono_ms;
@@ -36,7 +36,7 @@ impl Host {
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
-            // A draft that nobody uses is deleted instead.
+            // An unused draft is deleted instead.
             if is_used || (session.is_draft && !self.storage.mode().is_observer()) {
                 session.used_ms = now;
             } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
@@ -51,7 +51,7 @@ impl Host {
         self.schedule_eviction(now);
     }
 
-    /// Whether somebody listens to a session, or something goes on in it.
+    /// Whether a session has subscribers, or something runs in it.
     pub(crate) fn is_in_use(&self, session_id: ChannelId) -> bool {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
@@ -59,7 +59,7 @@ impl Host {
         session.summary_due || self.has_listeners(session_id) || !self.is_at_rest(session)
     }
 
-    /// Whether somebody listens to a session or to one of its chats.
+    /// Whether a session or one of its chats has subscribers.
     pub(crate) fn has_listeners(&self, session_id: ChannelId) -> bool {
         let is_heard = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.has_subscribers());
         let session = self.sessions.get(&session_id);
@@ -76,7 +76,7 @@ impl Host {
         if self.storage.mode().persists() {
             let has_tail = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.tail > 0);
             let changed: Vec<ChannelId> = chats.iter().copied().filter(has_tail).collect();
-            // The session in any case: the store may think that something goes on in it.
+            // The session in any case: the store may have it as not at rest.
             for channel in changed.into_iter().chain([session_id]) {
                 self.mark_dirty(channel);
             }

@@ -34,7 +34,7 @@ impl Host {
         }
     }
 
-    /// The store took it in, or did not.
+    /// The store imported the session, or refused it.
     pub(crate) fn imported(
         &mut self,
         cx: &mut Cx<'_>,
@@ -46,11 +46,11 @@ impl Host {
             Ok(session) => session,
             Err(problem) => return cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, problem))),
         };
-        // What happens in it from now on has to come after everything that is in it. The store has
-        // reserved the numbers that follow.
+        // Later actions of the session need numbers after all that it contains. The store has reserved the numbers
+        // that follow.
         self.log.continue_after(session.last_seq);
         self.sessions.add_listed();
-        // Whoever asked for it a moment ago may be told that it does not exist.
+        // A load that is under way may answer that it does not exist.
         self.invalidate_all();
         let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });
         cx.answer(conn, id, Ok(answer));
@@ -66,7 +66,7 @@ impl Host {
         }
         self.publish_active_sessions(cx);
         if !session.at_rest {
-            // What ran in it where it came from does not run here.
+            // Turns that ran on the other host do not run here.
             self.recover_sessions(cx, vec![session.uri]);
         }
     }

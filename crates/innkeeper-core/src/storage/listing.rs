@@ -23,7 +23,7 @@ const MAX_PAGE: usize = 1000;
 /// cursor (ROOT-11); the published one reads no message beyond 64 MiB.
 const MAX_LIST: usize = 5000;
 
-/// What happened while the store was asked.
+/// The changes while the store reads a list.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLists {
     asked: usize,
@@ -31,7 +31,7 @@ pub(crate) struct PendingLists {
 }
 
 impl PendingLists {
-    /// A session is gone; an answer on its way may still have it.
+    /// A session was removed; an answer of the store may still have it.
     pub(crate) fn removed(&mut self, uri: &str) {
         if self.asked > 0 {
             self.removed.insert(uri.to_owned());
@@ -94,7 +94,7 @@ impl Host {
                 return cx.answer(conn, id, Err(RpcError::new(code::INTERNAL_ERROR, message)));
             }
         };
-        // What is announced is what the list shows, and nothing is announced twice.
+        // The summaries that were announced equal those of the list, and nothing is announced twice.
         self.announce_due_summaries(cx);
         let limit = page.limit.saturating_sub(1);
         let has_more = rows.len() > limit;
@@ -109,7 +109,7 @@ impl Host {
             self.add_latest(&mut lines, last.as_ref(), version);
         }
         lines.sort_by(|a, b| (b.modified_ms, &b.uri).cmp(&(a.modified_ms, &a.uri)));
-        // What was added may have pushed others onto the next page.
+        // Added sessions may have moved others to the next page.
         let is_cut = lines.len() > limit;
         lines.truncate(limit);
         let end = match lines.last() {
@@ -132,7 +132,7 @@ impl Host {
         removed: &HashSet<String>,
         version: ProtocolVersion,
     ) -> Vec<Line> {
-        // What has come to the front since was on an earlier page, or was announced.
+        // A session that moved to the front since was on an earlier page, or was announced.
         let is_shown = |modified_ms: i64, uri: &str| {
             after.is_some_and(|(after_ms, after_uri)| (modified_ms, uri) >= (*after_ms, after_uri.as_str()))
         };
@@ -150,8 +150,8 @@ impl Host {
         lines
     }
 
-    /// Adds sessions that were made, or came to the front, since the store was asked: those before
-    /// the last one of the page.
+    /// Adds sessions that were created, or moved to the front, since the store was asked: those before the last one
+    /// of the page.
     fn add_latest(&self, lines: &mut Vec<Line>, last: Option<&(i64, String)>, version: ProtocolVersion) {
         let known: HashSet<&str> = lines.iter().map(|line| line.uri.as_str()).collect();
         let is_before = |modified_ms: i64, uri: &str| {
@@ -187,7 +187,7 @@ fn line(modified_ms: i64, summary: SessionSummary, version: ProtocolVersion) -> 
     })
 }
 
-/// A stored line goes out as it was kept; only for an older version of the protocol it is read.
+/// A stored summary is sent as it was persisted; it is only parsed for an older version of the protocol.
 fn stored_line(row: StoredSummary, version: ProtocolVersion) -> Option<Line> {
     if version.changes_summaries() {
         return line(row.modified_ms, serde_json::from_slice(&row.summary).ok()?, version);

@@ -1,8 +1,7 @@
 //! Loads sessions that are not in memory before an input that names them is handled.
 //!
-//! An input that names one waits, and so does whatever its connection sends after it (DSP-14);
-//! everybody else goes on. Whether something exists, only the store knows: an unknown URI is asked
-//! for as well.
+//! An input that names one waits, and so do all later inputs of its connection (DSP-14); other connections continue.
+//! Only the store knows which sessions exist, so an unknown URI is asked for as well.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +28,7 @@ const MAX_DEFERRED: usize = 4096;
 /// Most bytes of actions among them. Requests are bounded by their number.
 const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
-/// What is being brought back, and who waits for it.
+/// The loads under way, and the connections that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLoads {
     sessions: HashMap<Arc<str>, PendingLoad>,
@@ -39,19 +38,19 @@ pub(crate) struct PendingLoads {
 #[derive(Debug, Default)]
 struct PendingLoad {
     waiting: Vec<ConnId>,
-    /// Whether it left memory, or came from elsewhere, since: the answer may be older than that.
+    /// Whether it was evicted or imported since: the answer may be older than that.
     is_stale: bool,
 }
 
-/// What a connection waits with.
+/// The inputs that a connection defers.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredInputs {
     inputs: VecDeque<ClientInput>,
     /// Bytes of actions among them.
     bytes: usize,
-    /// What the first of them still waits for.
+    /// The URIs that the first of them still waits for.
     missing: HashSet<Arc<str>>,
-    /// What the store said about the URIs that they name: what is wrong with what it has, if so.
+    /// The store's answers about the URIs that they name: the problem with the stored session, if any.
     answers: HashMap<Arc<str>, Option<Unreadable>>,
     /// Why the turns that the first one needs are not to be had.
     turns_problem: Option<String>,
@@ -113,7 +112,7 @@ impl Host {
         }
     }
 
-    /// Something came into the store from elsewhere.
+    /// A session was imported into the store.
     pub(crate) fn invalidate_all(&mut self) {
         for asked in self.storage.loads.sessions.values_mut() {
             asked.is_stale = true;
@@ -200,7 +199,7 @@ impl Host {
         }
     }
 
-    /// Brings sessions back that have to be looked after.
+    /// Loads sessions that have to be recovered.
     pub(crate) fn recover_sessions(&mut self, cx: &mut Cx<'_>, sessions: Vec<String>) {
         for uri in sessions {
             if self.channels.find(&uri).is_none() {
@@ -338,7 +337,7 @@ impl Host {
         true
     }
 
-    /// What an input names that is neither in memory nor known to be nowhere.
+    /// The URIs of an input that are not in memory and not known to be absent.
     fn missing_for(&self, conn: ConnId, input: &ClientInput) -> HashSet<Arc<str>> {
         let Some(connection) = self.conns.get(&conn) else {
             return HashSet::new();
@@ -446,7 +445,7 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         | Command::RequestResource { .. }
         | Command::WatchResource(_)
         | Command::Grants(_)
-        // A session that somebody listens to is in memory.
+        // A session with subscribers is in memory.
         | Command::Mcp(_)
         | Command::Authenticate(_) => Vec::new(),
     }

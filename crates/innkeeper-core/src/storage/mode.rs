@@ -19,7 +19,7 @@ pub enum StorageMode {
         /// The last sequence number that may be given out, if the store cannot reserve more (P5).
         seq_limit: Option<Seq>,
     },
-    /// Another process owns the store and goes on writing to it. Running turns are not closed, and sessions in
+    /// Another process owns the store and continues to write to it. Running turns are not closed, and sessions in
     /// memory become stale quickly.
     Observer {
         /// Why nothing can be written, for users.
@@ -56,7 +56,7 @@ impl StorageMode {
         matches!(self, Self::Observer { .. })
     }
 
-    /// Whether idle sessions may leave memory. A host that cannot write keeps them: it has closed turns in memory
+    /// Whether idle sessions may be evicted. A host that cannot write retains them: it has closed turns in memory
     /// that the store still shows as running.
     pub(crate) fn evicts(&self) -> bool {
         matches!(self, Self::ReadWrite | Self::Observer { .. })

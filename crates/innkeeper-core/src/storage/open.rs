@@ -20,10 +20,10 @@ use crate::storage::records::document::{self, ClientDocument};
 use crate::storage::records::{StoredClient, StoredRoot, TurnSource, restore_root};
 use crate::time::Now;
 
-/// What a host with a store starts with.
+/// The initial state of a host with a store.
 #[derive(Debug)]
 pub struct Opening {
-    /// The highest number that any earlier life may have given out.
+    /// The highest number that any earlier run may have given out.
     pub last_seq: Seq,
     /// The highest number up to which nothing is missing.
     pub kept_seq: Seq,
@@ -31,20 +31,19 @@ pub struct Opening {
     pub sessions: usize,
     /// The clients to remember.
     pub clients: Vec<StoredClient>,
-    /// The host itself, unless this is its first life.
+    /// The host's own state, unless this is its first run.
     pub root: Option<StoredRoot>,
     /// Where turns are read.
     pub turns: Arc<dyn TurnSource>,
-    /// The id of the first channel besides the root: above all of those of a core before it in the
-    /// same process.
+    /// The id of the first channel after the root: above all of those of an earlier core in the same process.
     pub first_channel: u64,
     /// The storage mode.
     pub storage: StorageMode,
 }
 
 impl Host {
-    /// A host with the sessions of its earlier lives. Anything to tell people about what could not be
-    /// read is added to `warnings`; no session is touched.
+    /// A host with the sessions of its earlier runs. Adds a warning for users about everything that could not be
+    /// read; no session is touched.
     pub(crate) fn open(
         config: CoreConfig,
         agents: Vec<AgentProfile>,
@@ -62,7 +61,7 @@ impl Host {
         let cx = &mut Cx { now, effects };
         core.remember_clients(now, opening.clients, warnings);
         if opening.first_channel > 0 {
-            // They are remembered by the core before, and what is kept of them may be older.
+            // The core before this one remembered them, and their persisted state may be older.
             core.mark_all_clients_replaced();
         }
         core.open_root(cx, opening.root, warnings);
@@ -81,8 +80,8 @@ impl Host {
         core
     }
 
-    /// Takes the root up where it was left, and tells of what is different now. Where it cannot be
-    /// told with actions, nobody's picture of the root is continued.
+    /// Restores the root, and publishes what differs now. If actions cannot express the difference, subscriptions to
+    /// the root are not continued.
     fn open_root(&mut self, cx: &mut Cx<'_>, stored: Option<StoredRoot>, warnings: &mut Vec<String>) {
         // A new store has no root yet.
         let Some(stored) = stored else { return };
@@ -151,7 +150,7 @@ impl Host {
     }
 }
 
-/// The key in the root's `_meta` that says whether anything can be kept.
+/// The key in the root's `_meta` that says whether the host can persist.
 const STORAGE: &str = "innkeeper.storage";
 
 fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
@@ -159,8 +158,8 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
     let dialect = Dialect::new(&document.protocol, document.mcp_apps);
     let mut subscriptions = HashMap::new();
     for (uri, subscription) in document.subscriptions {
-        // What a client was sent alone may be newer than what was kept of it, so a window onto a
-        // history is not continued; a snapshot is.
+        // A message to this client alone may be newer than its persisted state, so a window of a history is not
+        // continued; a snapshot is.
         let started = match subscription.unloaded {
             None => Seq(subscription.started),
             Some(_) => Seq::MAX,

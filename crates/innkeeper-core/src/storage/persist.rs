@@ -1,8 +1,8 @@
 //! Persistence: what is written, and when.
 //!
-//! Every accepted action is kept as it is published. Besides, a channel is kept as a whole: when
-//! it is created, when a turn ends in it, when something changes that no action carries, when its
-//! actions since the last time have grown long, when it leaves memory, and when the host stops.
+//! Every accepted action is persisted as it is published. In addition, the document of a channel is persisted: when
+//! the channel is created, when a turn ends in it, when something changes that no action carries, when its log has
+//! grown long, when it is evicted, and when the host stops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::storage::records::document::{
 };
 use crate::storage::records::{ChatRecord, Document, Record, SessionRecord, StoredClient, SummaryRecord, TurnRecord};
 
-/// Actions of a channel are gathered up to so many bytes before it is kept as a whole, or up to
-/// the size of what they add to, so that long turns are not written again and again.
+/// The log of a channel grows to this many bytes before its document is persisted, or to the size of the document, so
+/// that long turns are not written again and again.
 const TAIL_BYTES: usize = 256 << 10;
 
-/// Most channels beyond its subscriptions that what is kept of a client may still name.
+/// Most channels besides its subscriptions that the persisted state of a client may still name.
 const MAX_EARLIER: usize = 256;
 
 /// How long changes of clients' subscriptions are gathered.
 const CLIENTS_MS: u64 = 10;
 
-/// What is to be kept as a whole when the present input is done with.
+/// The channels and clients to persist at the end of the present input.
 #[derive(Debug, Default)]
 pub(crate) struct DirtySet {
     channels: BTreeSet<ChannelId>,
     clients: BTreeSet<ClientId>,
     clients_due: bool,
-    /// Clients that must not hear of what changed before it is kept.
+    /// Clients that must not see a change before it is durable.
     replaced: BTreeSet<ClientId>,
 }
 
 impl Host {
-    /// Emits something to keep.
+    /// Emits a record.
     fn record(cx: &mut Cx<'_>, record: Record) {
         cx.emit(record);
     }
@@ -62,7 +62,7 @@ impl Host {
         }
     }
 
-    /// Looks whether an action that was just published is a reason to keep its channel as a whole.
+    /// Marks a channel as dirty if an action that was just published requires a new document.
     pub(crate) fn mark_dirty_after(&mut self, channel: ChannelId, action: &StateAction) {
         let ends_turn = matches!(
             action,
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Keeps what the input that is done with left to keep.
+    /// Persists everything that the present input made dirty.
     pub(crate) fn persist_dirty(&mut self, cx: &mut Cx<'_>) {
         if self.storage.dirty.channels.is_empty() && self.storage.dirty.clients.is_empty() {
             return;
@@ -186,7 +186,7 @@ impl Host {
             seq: entry.last,
             is_new,
             is_draft: session.is_draft,
-            // The next life of the host has to know of every draft, to delete those that nobody comes back to.
+            // The next run of the host has to know of every draft, to delete those that stay unused.
             at_rest: self.is_at_rest(session) && !session.is_draft,
             summary: summary_record(session),
             document: Document::new(move || document::write(&document)),
@@ -273,7 +273,7 @@ impl Host {
         }
     }
 
-    /// Notes that a channel is gone.
+    /// Persists the removal of a channel.
     pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         self.storage.dirty.channels.remove(&channel);
         if !self.storage.mode().persists() {
@@ -305,7 +305,7 @@ impl Host {
         self.storage.dirty.channels.remove(&channel);
     }
 
-    /// Notes that a session is gone that was never in memory.
+    /// Persists the removal of a session that was never in memory.
     pub(crate) fn persist_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
         if self.storage.mode().persists() {
             let uri = Arc::clone(uri);
@@ -320,7 +320,7 @@ impl Host {
         }
     }
 
-    /// Notes that what is kept of a client no longer fits what it is about to be told.
+    /// Notes that the persisted state of a client contradicts the next message to it.
     pub(crate) fn mark_client_replaced(&mut self, client: &ClientId) {
         self.mark_client_dirty(client);
         if self.storage.mode().persists() {
@@ -355,13 +355,13 @@ impl Host {
         }
     }
 
-    /// Keeps a client that has just introduced itself.
+    /// Persists a client that has just completed its handshake.
     pub(crate) fn persist_client_now(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
         self.mark_client_dirty(client);
         self.persist_clients(cx);
     }
 
-    /// Keeps all clients anew.
+    /// Marks all clients to be persisted again.
     pub(crate) fn mark_all_clients_replaced(&mut self) {
         let clients: Vec<ClientId> = self.clients.keys().cloned().collect();
         for client in clients {
@@ -369,7 +369,7 @@ impl Host {
         }
     }
 
-    /// The clients as they are now, for a core that takes the place of this one.
+    /// The clients as they are now, for a core that replaces this one.
     pub(crate) fn stored_clients(&self) -> Vec<StoredClient> {
         let stored = |(id, client): (&ClientId, &Client)| StoredClient {
             id: id.as_str().to_owned(),
@@ -382,7 +382,7 @@ impl Host {
         let subscriptions = self.earlier_subscriptions(id);
         let describe = |subscription: &Subscription| SubscriptionDocument {
             max_latency_ms: subscription.max_latency_ms,
-            // What was shown under other capabilities is not continued.
+            // A state that was sent in another dialect is not continued.
             started: match subscription.dialect.has_state_of(client.negotiated.dialect) {
                 true => subscription.base.started.0,
                 false => Seq::MAX.0,
@@ -402,7 +402,7 @@ impl Host {
         })
     }
 
-    /// Whether nothing goes on in a session, so that nothing is left to do about it after a crash.
+    /// Whether nothing runs in a session, so that a crash leaves nothing to recover.
     pub(crate) fn is_at_rest(&self, session: &Session) -> bool {
         session.state.lifecycle != SessionLifecycle::Creating
             && session.state.active_clients.is_empty()

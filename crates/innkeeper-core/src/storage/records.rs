@@ -1,9 +1,9 @@
-//! The records that a journal persists, and what it gives back.
+//! The records that a journal persists, and their stored forms.
 //!
-//! A channel is kept as a document, which is its state at some moment, and the log of the actions
-//! accepted since. Completed turns are rows of their own, so that neither a document nor a start
-//! of the host ever touches a long history. The core decides what is written and when; a journal
-//! only keeps order, and brings back what it was given.
+//! A channel is persisted as a document, which is its state at some moment, and the log of the actions accepted
+//! since. Completed turns are rows of their own, so that neither a document nor a start of the host ever touches a
+//! long history. The core decides what is written and when; a journal preserves the order and returns what it was
+//! given.
 
 use std::fmt;
 use std::ops::Range;
@@ -28,22 +28,22 @@ use crate::protocol::action_table::Durability;
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
 
-/// One thing to keep. Records are kept in the order the core emits them.
+/// One change to persist. Records are persisted in the order the core emits them.
 #[derive(Debug, Clone)]
 pub enum Record {
     /// An accepted action joins the log of its channel.
     Action(ActionRecord),
-    /// A session as it is now takes the place of what was kept of it. Its log up to
-    /// [`SessionRecord::seq`] is needed for replay only.
+    /// The document of a session replaces the one before. Its log up to [`SessionRecord::seq`] is needed for replay
+    /// only.
     Session(Box<SessionRecord>),
-    /// What lists show of a session that is kept already.
+    /// The summary of a session that is already persisted.
     Summary(Box<SummaryRecord>),
-    /// A session is gone, with its chats, their turns and their logs.
+    /// A session is removed, with its chats, their turns and their logs.
     SessionRemoved {
         /// Its URI.
         uri: Arc<str>,
     },
-    /// A session was deleted, which can be undone for a while. Until then it is not there for anybody, and its URI and
+    /// A session was deleted, which can be undone for a while. Until then no client can open it, and its URI and
     /// those of its chats are taken.
     SessionDeleted {
         /// Its URI.
@@ -51,9 +51,9 @@ pub enum Record {
         /// When, in milliseconds since 1970.
         at_ms: i64,
     },
-    /// A chat as it is now takes the place of what was kept of it, but for its turns.
+    /// The document of a chat replaces the one before; its turns stay.
     Chat(Box<ChatRecord>),
-    /// A chat is gone, with its turns and its log.
+    /// A chat is removed, with its turns and its log.
     ChatRemoved {
         /// Its URI.
         uri: Arc<str>,
@@ -62,14 +62,14 @@ pub enum Record {
     Turns {
         /// The chat's URI.
         chat: Arc<str>,
-        /// How many of the kept turns stay.
+        /// How many of the persisted turns stay.
         from: usize,
         /// The turns that follow them.
         turns: Vec<TurnRecord>,
     },
-    /// A chat starts with turns of another one, which keeps them as well.
+    /// A chat starts with turns of another one, which also has them.
     CopyTurns {
-        /// Whose turns they are.
+        /// The chat that has the turns.
         from: Arc<str>,
         /// The chat that has none yet.
         to: Arc<str>,
@@ -80,38 +80,37 @@ pub enum Record {
     Client {
         /// Its id.
         id: Arc<str>,
-        /// What is known of it.
+        /// The state of the client.
         document: Document,
-        /// Whether it has been told something that does not fit what was kept of it before. It may
-        /// hear of that only when this is safe: a later life would continue a picture that the
-        /// client no longer has.
+        /// Whether the next message to the client contradicts its persisted state. The message waits until this
+        /// record is durable: a later run would continue a state that the client no longer has.
         replaces: bool,
     },
-    /// A client that nobody remembers any more.
+    /// A client is no longer remembered.
     ClientForgotten {
         /// Its id.
         id: Arc<str>,
     },
-    /// The host itself: the root's state and what was allowed for good.
+    /// The host's own state: the root, grants and permanent approvals.
     Root {
         /// The last action that is part of the document.
         seq: Seq,
         /// The document.
         document: Document,
-        /// Whether somebody is told of something that only the document says, such as a grant.
+        /// Whether an answer to a client depends on something that only the document says, such as a grant.
         is_promised: bool,
     },
 }
 
 impl Record {
-    /// Whether it has to survive a power cut before anybody hears of it.
+    /// Whether it has to be durable before any client sees it.
     pub fn is_durable(&self) -> bool {
         match self {
             Self::Action(action) => action.frame.durability == Durability::Durable,
             Self::Session(session) => session.is_new,
             Self::Chat(chat) => chat.is_new,
             Self::SessionRemoved { .. } | Self::SessionDeleted { .. } | Self::ChatRemoved { .. } => true,
-            // Who was forgotten comes back as somebody new.
+            // A forgotten client that reconnects counts as new.
             Self::ClientForgotten { .. } => true,
             Self::Client { replaces, .. } => *replaces,
             // Other changes of the root are actions of their own, and so are the ends of turns.
@@ -121,7 +120,7 @@ impl Record {
     }
 }
 
-/// What is kept together or not at all: everything that followed from some inputs.
+/// Records that are persisted together or not at all: the consequences of some inputs.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// In order.
@@ -131,7 +130,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether somebody waits until it survives a power cut.
+    /// Whether an effect waits until it is durable.
     pub fn is_durable(&self) -> bool {
         self.records.iter().any(Record::is_durable)
     }
@@ -146,26 +145,26 @@ pub struct ActionRecord {
     pub frame: Arc<ActionFrame>,
 }
 
-/// A session to keep.
+/// A session to persist.
 #[derive(Debug, Clone)]
 pub struct SessionRecord {
     /// The last action that is part of the document.
     pub seq: Seq,
     /// Whether the session has just been created.
     pub is_new: bool,
-    /// Whether nobody has written anything in it yet: no list shows it and it is not counted, and it is looked after
-    /// when the host starts.
+    /// Whether no user has written in it yet: it is neither listed nor counted, and it is recovered when the host
+    /// starts.
     pub is_draft: bool,
-    /// Whether nothing runs in it. A session that is not at rest, or that got actions since it
-    /// was, is looked after when the host starts.
+    /// Whether nothing runs in it. A session that is not at rest, or that has later actions, is recovered when the
+    /// host starts.
     pub at_rest: bool,
-    /// What lists show, unless it is a draft.
+    /// The summary for lists, unless it is a draft.
     pub summary: SummaryRecord,
     /// Everything else.
     pub document: Document,
 }
 
-/// What lists show of a session.
+/// The summary of a session.
 #[derive(Debug, Clone)]
 pub struct SummaryRecord {
     /// The session's URI.
@@ -174,13 +173,13 @@ pub struct SummaryRecord {
     pub created_ms: i64,
     /// When it last changed, in milliseconds since 1970; lists show the latest first.
     pub modified_ms: i64,
-    /// Whether people put it away.
+    /// Whether a user archived it.
     pub is_archived: bool,
     /// The `SessionSummary`, as JSON.
     pub summary: Document,
 }
 
-/// A chat to keep.
+/// A chat to persist.
 #[derive(Debug, Clone)]
 pub struct ChatRecord {
     /// Its URI.
@@ -195,7 +194,7 @@ pub struct ChatRecord {
     pub document: Document,
 }
 
-/// A completed turn to keep.
+/// A completed turn to persist.
 #[derive(Debug, Clone)]
 pub struct TurnRecord {
     /// Its id.
@@ -204,7 +203,7 @@ pub struct TurnRecord {
     pub document: Document,
 }
 
-/// Something that is encoded by whoever writes it, so that the core does not wait for it.
+/// A document that its writer encodes, so that the core does not wait for it.
 #[derive(Clone)]
 pub struct Document(Arc<dyn Fn() -> Vec<u8> + Send + Sync>);
 
@@ -231,7 +230,7 @@ impl fmt::Debug for Document {
     }
 }
 
-/// A session as it was kept.
+/// A persisted session.
 #[derive(Debug, Clone, Default)]
 pub struct StoredSession {
     /// Its URI.
@@ -242,10 +241,10 @@ pub struct StoredSession {
     pub document: Bytes,
     /// Its chats, in any order.
     pub chats: Vec<StoredChat>,
-    /// What is left of the logs of the session and its chats, in order of their numbers: at least
-    /// everything that is not part of a document, and what else `reconnect` may replay.
+    /// The rest of the logs of the session and its chats, in order of their numbers: at least everything that is not
+    /// part of a document, and more that `reconnect` may replay.
     pub log: Vec<StoredFrame>,
-    /// Whether it was deleted, and is kept only so that this can be undone; then nothing but its URI is given.
+    /// Whether it was deleted and can still be restored; then only its URI is given.
     pub is_deleted: bool,
 }
 
@@ -260,7 +259,7 @@ pub struct DeletedSession {
     pub summary: Bytes,
 }
 
-/// A chat as it was kept.
+/// A persisted chat.
 #[derive(Debug, Clone, Default)]
 pub struct StoredChat {
     /// Its URI.
@@ -275,7 +274,7 @@ pub struct StoredChat {
     pub recent: Vec<Bytes>,
 }
 
-/// What is known of a turn without reading it.
+/// The index entry of a turn, available without reading the turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTurn {
     /// Its id.
@@ -302,18 +301,18 @@ pub struct StoredFrame {
     pub bytes: Bytes,
 }
 
-/// The host itself as it was kept.
+/// The persisted state of the host.
 #[derive(Debug, Clone)]
 pub struct StoredRoot {
     /// The last action that is part of the document.
     pub seq: Seq,
     /// The document.
     pub document: Bytes,
-    /// What is left of the root channel's log, in order.
+    /// The rest of the root channel's log, in order.
     pub log: Vec<StoredFrame>,
 }
 
-/// A client as it was kept.
+/// A persisted client.
 #[derive(Debug, Clone)]
 pub struct StoredClient {
     /// Its id.
@@ -333,7 +332,7 @@ pub struct StoredSummary {
     pub summary: Bytes,
 }
 
-/// A session that a journal took in.
+/// A session that a journal imported.
 #[derive(Debug, Clone)]
 pub struct ImportedSession {
     /// Its URI.
@@ -352,14 +351,14 @@ pub struct ImportedSession {
     pub approvals: Vec<String>,
 }
 
-/// Why a session cannot be brought back.
+/// Why a session cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreadable {
-    /// What is stored of it is damaged: it does not come back, and can only be deleted.
+    /// Its rows are damaged: it cannot be opened, only deleted.
     Damaged(String),
     /// It could not be read this time.
     Failed(String),
-    /// It was deleted, and is kept only so that this can be undone.
+    /// It was deleted and can still be restored.
     Deleted,
 }
 

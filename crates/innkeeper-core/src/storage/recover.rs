@@ -40,7 +40,7 @@ impl Host {
         } = restored;
         self.storage.installing = chats.iter().map(|chat| chat.uri.as_str().into()).collect();
         self.storage.installing.push(uri.as_str().into());
-        // Clients that come back need a snapshot of what no action tells: to them it is new.
+        // Clients that reconnect need a snapshot of changes that no action carries, so the channel counts as new.
         let created = match is_converted {
             true => self.log.seq(),
             false => Seq(document.created_seq),
@@ -53,11 +53,11 @@ impl Host {
         let mut session = Session::restored(&uri, document, cx.now);
         let ids = self.install_chats(cx.now, session_id, chats, &log);
         session.chats = catalogue.iter().filter_map(|uri| ids.get(uri).copied()).collect();
-        // What an earlier version kept may lack the action that carries it.
+        // A session of an earlier version may lack the action that carries it.
         if let Some(shown) = session.refresh_aggregate() {
             Arc::make_mut(&mut session.state).activity = shown.activity;
         }
-        // What lists show until something changes is what they showed before.
+        // Until something changes, lists show the same as before.
         session.announced = (!session.is_draft).then(|| session.summary());
         // An agent that cannot resume from the history alone is not the one that failed any more.
         let resumes = self.agent_of(&session).is_some_and(|agent| agent.resumes_turns);
@@ -82,7 +82,7 @@ impl Host {
         });
         for client in members.unwrap_or_default() {
             let is_here = self.clients.is_connected(&client);
-            // One that started afresh has the rest of its grace to come back to the session.
+            // A client that started anew has the rest of its grace period to come back to the session.
             let is_awaited = self.timers.awaits(&client);
             if is_here && !is_awaited && !self.client_listens(&client, session_id) {
                 self.leave(cx, &client, session_id);
@@ -164,7 +164,7 @@ impl Host {
     /// that left memory at rest.
     fn recover(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if self.storage.mode().is_observer() {
-            return; // It goes on elsewhere.
+            return; // It continues in another process.
         }
         let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
         for chat in chats.iter().flatten() {
@@ -184,7 +184,7 @@ impl Host {
             return never!("the session is in memory");
         };
         if session.state.lifecycle == SessionLifecycle::Creating && !self.storage.mode().is_read_only() {
-            // Whoever created it was told that it comes up.
+            // The client that created it waits for it to become ready.
             if self.agent_of(session).is_none() {
                 let provider = &session.state.provider;
                 let message = format!("the agent {provider:?} is no longer on this host; create a new session");
@@ -200,7 +200,7 @@ impl Host {
         }
     }
 
-    /// A turn that nobody runs any more has failed, with everything it had said (P4).
+    /// An interrupted turn has failed, and keeps everything it had produced (P4).
     fn close_interrupted(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -209,7 +209,7 @@ impl Host {
         let (None, Some(turn)) = (&chat.run, &chat.model.head().active_turn) else {
             return;
         };
-        // What waited for people did not start; a client's tool ran elsewhere, and its client knows.
+        // A call that waited for a user did not start; a client's tool ran elsewhere, and its client knows.
         let ran: Vec<String> = chat
             .model
             .open_calls()
@@ -251,7 +251,7 @@ impl Host {
         self.commit(cx, chat_id, StateAction::ChatError(action), None);
     }
 
-    /// Work beside turns ended with the agent that did it.
+    /// Background work ended with its agent.
     fn end_background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -271,8 +271,7 @@ impl Host {
         }
     }
 
-    /// Active clients that may come back within their grace keep their place; the others are gone
-    /// (ACT-10).
+    /// Active clients that may come back within their grace period keep their slots; the others are removed (ACT-10).
     fn readmit_members(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let members = self.sessions.get(&session_id).map(|session| {
             let members = session.state.active_clients.iter();

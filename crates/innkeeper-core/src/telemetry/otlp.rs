@@ -1,7 +1,7 @@
 //! Records as an OTLP/JSON `ExportLogsServiceRequest`.
 //!
-//! The handful of fields that the host fills are written down here rather than taken from `opentelemetry-proto`:
-//! that would bring forty crates for three structs, and write every field that is absent as `null`.
+//! The handful of fields that the host fills are written here rather than taken from `opentelemetry-proto`: that
+//! would add forty crates for three structs, and write every absent field as `null`.
 
 use bytes::Bytes;
 use serde::ser::SerializeMap;
@@ -43,7 +43,7 @@ pub(super) fn payload(
     serde_json::value::to_raw_value(&request).ok()
 }
 
-/// `otlp/exportLogs` (OTL-02), for whoever subscribed to exactly this URI (OTL-03).
+/// `otlp/exportLogs` (OTL-02), for the subscribers of exactly this URI (OTL-03).
 pub(super) fn notification(uri: &str, payload: &RawValue) -> Bytes {
     let channel = serde_json::Value::from(uri);
     let payload = payload.get();
@@ -107,7 +107,7 @@ impl<'a> Record<'a> {
             attribute(key, value)
         });
         Self {
-            // Whoever writes a line is who observes it.
+            // The writer of a record also observes it.
             observed_time_unix_nano: time.clone(),
             time_unix_nano: time,
             severity_number: record.severity.number(),

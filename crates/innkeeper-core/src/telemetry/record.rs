@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub enum LogLevel {
     /// Every step.
     Trace,
-    /// For whoever looks for a mistake.
+    /// For developers who look for a bug.
     Debug,
     /// Ordinary events.
     Info,
@@ -15,7 +15,7 @@ pub enum LogLevel {
     Warn,
     /// Something failed.
     Error,
-    /// Nothing goes on.
+    /// The host cannot continue.
     Fatal,
 }
 

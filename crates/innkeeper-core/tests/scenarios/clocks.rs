@@ -1,5 +1,5 @@
-//! Somebody sets the wall clock (F8). Order, deadlines and durations follow the monotonic one (P15);
-//! only what people read as a time is different.
+//! The wall clock is set (F8). Order, deadlines and durations follow the monotonic one (P15); only times shown to
+//! users differ.
 
 use innkeeper_core::{AgentEvent, CoreConfig, TurnEnd};
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// What the wall clock is set to.
+/// A change of the wall clock.
 #[derive(Debug, Clone, Copy)]
 enum Set {
     By(SignedDuration),
@@ -32,7 +32,7 @@ fn set_clock(stage: &mut Stage, set: Set) {
     };
 }
 
-/// The numbers of the actions that came, which only ever rise.
+/// The numbers of the received actions, which only ever rise.
 fn seqs(actions: &[Value]) -> Vec<u64> {
     let seqs: Vec<u64> = actions
         .iter()
@@ -125,7 +125,7 @@ fn f8_a_client_has_its_grace_and_not_more() {
         stage.pass(grace_ms / 2 - 1);
         assert_eq!(members(&stage), Some(1), "{set:?}: too early");
 
-        // Back in time, it hears what it missed, and goes again.
+        // It reconnects in time, gets the missed actions, and disconnects again.
         let again = stage.connect();
         let answer = stage.reconnect(again, "c", last_seen, &[SESSION]);
         let replayed = answer["result"]["actions"].as_array().expect("a replay").clone();
@@ -200,8 +200,8 @@ fn f8_whoever_reads_a_list_meets_every_session_once() {
             stage.listed_session(conn, session);
             stage.pass(1_000);
         }
-        // One that is read already is used again, under whatever time. (One that is not read yet comes
-        // to the front where time goes on, and is announced.)
+        // A session that was read already is used again, at any wall time. (One that is not read yet moves to the
+        // front if time advances, and is announced.)
         let met = walk(&mut stage, |stage| {
             set_clock(stage, set);
             let chat = innkeeper_core::uri::default_chat(&sessions[5]);
@@ -212,7 +212,7 @@ fn f8_whoever_reads_a_list_meets_every_session_once() {
         let mut once = met.clone();
         once.sort();
         assert_eq!(once, sessions, "{set:?}: {met:?}");
-        // And so does whoever reads it afterwards.
+        // And so does a client that reads it afterwards.
         let mut after = walk(&mut stage, |_| ());
         after.sort();
         assert_eq!(after, sessions, "{set:?}");

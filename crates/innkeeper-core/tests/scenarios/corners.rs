@@ -1,4 +1,4 @@
-//! Corners that a second look found: what leaks, what lingers, what grows.
+//! Corner cases that a second review found: leaks, leftovers, growth.
 
 use innkeeper_core::agent::ToolStep;
 use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, Failure, TurnEnd};
@@ -292,7 +292,7 @@ fn turn13_a_turn_whose_agent_was_replaced_cannot_be_resumed() {
     });
     stage.turn(conn, &chat, "c", "x");
     stage.agent.clear();
-    // Cut back to the failed turn: the agent is opened afresh, and the old one's position is gone.
+    // Truncated back to the failed turn: the agent is opened again, and the old one's position is lost.
     stage.dispatch(conn, &chat, 4, json!({"type":"chat/truncated","turnId":"b"}));
     assert!(
         stage

@@ -1,4 +1,4 @@
-//! What plugins, directories and clients bring to a session (CUS).
+//! Customizations of plugins, directories and clients in a session (CUS).
 
 use ahp_types::state::Customization;
 use innkeeper_core::customization::{Shadows, Wanted};
@@ -17,7 +17,7 @@ mod shadows;
 pub const WORKSPACE: &str = "file:///home/me/project";
 
 impl Stage {
-    /// A host on which somebody finds customizations.
+    /// A host with discovery of customizations.
     pub fn finding() -> Self {
         Self::able(CoreConfig {
             serves_customizations: true,
@@ -25,7 +25,7 @@ impl Stage {
         })
     }
 
-    /// What was asked for last, about a session.
+    /// The latest request for discovery, about a session.
     pub fn wanted(&self, session: &str) -> Option<(ChannelId, Wanted)> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Customizations(CustomizationCommand::Follow { session: id, wanted })
@@ -77,12 +77,12 @@ impl Stage {
         innkeeper_core::uri::default_chat(channel)
     }
 
-    /// What a session shows.
+    /// The customizations of a session.
     pub fn shown(&self, session: &str) -> Value {
         self.state(session)["customizations"].clone()
     }
 
-    /// Decides something, and says what came of it.
+    /// Toggles a customization.
     pub fn toggle(&mut self, conn: ConnId, session: &str, id: &str, enablement: Value) {
         self.dispatch(conn, session, 7, toggle(id, enablement));
     }

@@ -29,22 +29,22 @@ pub use store::*;
 pub const ROOT: &str = "ahp-root://";
 pub const SESSION: &str = "ahp-session:/one";
 
-/// The host and everything it has said.
+/// The host and all its effects.
 pub struct Stage {
     pub core: HostCore,
     pub now: Now,
     pub closed: Vec<(ConnId, CloseReason)>,
-    /// What agents were asked to do, oldest first.
+    /// The effects for agents, oldest first.
     pub agent: Vec<Effect>,
     /// The audience of the latest publication.
     pub audience: Vec<Subscriber>,
     /// Where turns are when they are not in memory.
     pub turns: Arc<TurnStore>,
-    /// Which turns were brought back into memory: from where on, and before which.
+    /// The turns that were loaded into memory: the first, and the end.
     pub loads: Vec<(usize, usize)>,
-    /// What was read for agents.
+    /// The turns that were read for agents.
     pub spans: Vec<TurnSpan>,
-    /// What was kept, if the host has a store.
+    /// The persisted state, if the host has a store.
     pub kept: Option<Kept>,
     inboxes: BTreeMap<ConnId, Vec<Value>>,
     next_slot: u32,
@@ -163,7 +163,7 @@ impl Stage {
         self.inboxes.entry(conn).or_default().push(message);
     }
 
-    /// Everything a connection was sent since it last looked.
+    /// Everything that a connection was sent since the last call.
     pub fn inbox(&mut self, conn: ConnId) -> Vec<Value> {
         self.inboxes.remove(&conn).unwrap_or_default()
     }
@@ -212,7 +212,7 @@ impl Stage {
         self.handle(Input::Disconnected { conn });
     }
 
-    /// Sends a request and returns its response; whatever else came stays in the inbox.
+    /// Sends a request and returns its response; all other messages stay in the inbox.
     pub fn request(&mut self, conn: ConnId, command: Command) -> Value {
         let id = self.next_id;
         self.next_id += 1;
@@ -229,7 +229,7 @@ impl Stage {
         inbox.remove(index)
     }
 
-    /// Sends a request whose answer somebody else looks up; returns what is looked up.
+    /// Sends a request that a service answers; returns the lookup.
     pub fn look_up(&mut self, conn: ConnId, command: Command) -> CompletionQuery {
         let id = RequestId::number(self.next_id);
         self.next_id += 1;
@@ -353,7 +353,7 @@ impl Stage {
         self.request(conn, Command::ListSessions(Box::new(ListSessions { limit, cursor })))
     }
 
-    /// Answers the latest request to bring up a session.
+    /// Answers the latest request to open a session.
     pub fn opened(&mut self, outcome: Result<(), Failure>) {
         let chat = self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Agent(AgentCommand::OpenChat(open)) => Some(open.chat),
@@ -371,14 +371,14 @@ impl Stage {
         innkeeper_core::uri::default_chat(channel)
     }
 
-    /// A session that is ready and in lists, although nothing was said in it; returns the URI of its chat.
+    /// A session that is ready and listed, although it has no turns; returns the URI of its chat.
     pub fn listed_session(&mut self, conn: ConnId, channel: &str) -> String {
         let chat = self.session(conn, channel);
         self.keep_session(conn, channel);
         chat
     }
 
-    /// Makes an ordinary session of a draft and leaves its state as it is: it is put away and brought back.
+    /// Makes an ordinary session of a draft and leaves its state as it is: it is archived and unarchived.
     pub fn keep_session(&mut self, conn: ConnId, channel: &str) {
         for is_archived in [true, false] {
             let action = json!({ "type": "session/isArchivedChanged", "isArchived": is_archived });

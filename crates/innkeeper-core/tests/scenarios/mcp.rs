@@ -1,4 +1,4 @@
-//! MCP servers of sessions (MCP), with a test that plays whoever runs them.
+//! MCP servers of sessions (MCP); the test plays the MCP service.
 
 use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, WantedServers};
 use innkeeper_core::request::Initialize;
@@ -79,7 +79,7 @@ impl Stage {
         (stage, conn, chat)
     }
 
-    /// What a session wanted last, if it wanted anything.
+    /// The latest desired servers of a session, if any.
     pub fn wanted_servers(&self) -> Option<(ChannelId, WantedServers)> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Mcp(McpCommand::SetDesiredServers { session, wanted }) => Some((*session, (**wanted).clone())),
@@ -117,7 +117,7 @@ impl Stage {
         });
     }
 
-    /// A server as it is shown, wherever it is.
+    /// A published server, at any position of the list.
     pub fn server(&self, id: &str) -> Value {
         let list = self.shown(SESSION);
         let entries = list.as_array().expect("customizations").iter();
@@ -129,7 +129,7 @@ impl Stage {
         found.next().expect("the server is shown").clone()
     }
 
-    /// What a server is shown to do.
+    /// The published state of a server.
     pub fn state_of(&self, id: &str) -> Value {
         self.server(id)["state"].clone()
     }

@@ -1,4 +1,4 @@
-//! Scenarios about sessions: life cycle, settings, summaries.
+//! Scenarios about sessions: creation and disposal, settings, summaries.
 
 pub(crate) mod configuration;
 mod deletions;

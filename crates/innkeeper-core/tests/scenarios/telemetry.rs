@@ -33,7 +33,7 @@ fn one_of_each() -> Vec<LogRecord> {
     LogLevel::ALL.map(|level| record(level, level.name())).to_vec()
 }
 
-/// The texts of what a connection was sent of the log, and the channels it came on.
+/// The texts of the log records that a connection got, and their channels.
 fn told(stage: &mut Stage, conn: ConnId) -> Vec<(String, Vec<String>)> {
     let notifications = stage.inbox(conn).into_iter();
     notifications

@@ -1,9 +1,9 @@
 //! Fields that the published types lack: the opt-in and the catalogue of `systemMessageTransform`, which AHP 1.0 does
 //! not have yet, and the purpose of questions.
 //!
-//! The published types drop fields they do not know, so these are kept beside the typed state and
-//! written into every snapshot, echo and document (SMT-11, SMT-17, SMT-19). The patterns below are
-//! exhaustive: on the day upstream has the fields they no longer compile, and this module goes.
+//! The published types drop fields they do not know, so these are stored separately from the typed state and written
+//! into every snapshot, echo and document (SMT-11, SMT-17, SMT-19). The patterns below are exhaustive: when upstream
+//! adds the fields they no longer compile, and this module can be deleted.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +34,10 @@ const TRANSFORM: &str = "systemMessageTransform";
 /// The field of an agent that says which sections it has.
 const SECTIONS: &str = "systemMessageSections";
 
-/// What a client wants to rewrite: the value of `SessionActiveClient.systemMessageTransform`.
+/// The sections that a client offers to rewrite: the value of `SessionActiveClient.systemMessageTransform`.
 ///
-/// It is kept as the client said it, but for repetitions: an id that no agent knows may be known
-/// tomorrow, and is merely never asked for (SMT-13).
+/// It is stored as the client sent it, without repetitions: an id that no agent has today may exist tomorrow, and
+/// until then it is never asked for (SMT-13).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptIn {
     /// The ids of the sections, each once.
@@ -84,7 +84,7 @@ impl OptIn {
     }
 }
 
-/// Reads the opt-in out of a `session/activeClientSet`, as it arrived or as it was kept.
+/// Reads the opt-in from a `session/activeClientSet`, as it arrived or as it was persisted.
 pub(crate) fn opt_in_of(action: &RawValue) -> Result<Option<OptIn>, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -118,7 +118,7 @@ impl OptIns {
         self.0.get(client)
     }
 
-    /// Replaces what a client said before.
+    /// Replaces the earlier opt-in of a client.
     pub(crate) fn set(&mut self, client: &str, opt_in: Option<OptIn>) {
         match opt_in {
             Some(opt_in) => self.0.insert(client.to_owned(), opt_in),
@@ -126,7 +126,7 @@ impl OptIns {
         };
     }
 
-    /// Follows an action that was kept, whose envelope is `envelope`.
+    /// Applies a persisted action with the envelope `envelope`.
     pub(crate) fn follow(&mut self, action: &StateAction, envelope: &[u8]) -> Result<(), String> {
         match action {
             StateAction::SessionActiveClientSet(set) => {
@@ -145,8 +145,8 @@ impl OptIns {
 pub struct Catalogue(BTreeMap<String, Vec<Section>>);
 
 impl Catalogue {
-    /// What these agents publish. `restricted` replaces what they say themselves about what clients
-    /// may not rewrite.
+    /// The catalogue of these agents. `restricted` replaces the agents' own list of sections that clients may not
+    /// rewrite.
     pub(crate) fn new(agents: &[AgentProfile], restricted: Option<&[String]>) -> Self {
         let published = agents.iter().filter(|agent| !agent.sections.is_empty());
         let by_provider = published.map(|agent| {
@@ -174,7 +174,7 @@ impl Catalogue {
         }
     }
 
-    /// Follows an action of the root channel that was kept, whose envelope is `envelope`.
+    /// Applies a persisted action of the root channel with the envelope `envelope`.
     pub(crate) fn follow(&mut self, action: &StateAction, envelope: &[u8]) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Changed {
@@ -219,7 +219,7 @@ pub(crate) enum ExtensionFields<'a> {
 }
 
 impl ExtensionFields<'_> {
-    /// Writes an action as the published type would, with what it carries besides.
+    /// Writes an action as the published type would, with its extension fields.
     pub(crate) fn write(self, out: &mut Vec<u8>, action: &StateAction) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -281,9 +281,9 @@ impl ExtensionFields<'_> {
     }
 }
 
-/// A question to people as the published type would write it, with what it is for: clients tell what their agent
-/// asks from what a server wants to know. The published type has no `_meta`, and the id says it as well, so nothing
-/// more has to be kept.
+/// A question to the user as the published type would write it, with its purpose: clients distinguish questions of
+/// their agent from those of a server. The published type has no `_meta`, and the purpose follows from the id, so
+/// nothing more is persisted.
 pub(crate) struct InputRequest<'a>(pub(crate) &'a ChatInputRequest);
 
 impl Serialize for InputRequest<'_> {

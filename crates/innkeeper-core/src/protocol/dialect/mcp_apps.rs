@@ -1,10 +1,9 @@
 //! The fields of a session that only clients with MCP Apps see (MCP-14, E-58).
 //!
-//! The state of a session is shared, but `mcpApp` and `channel` of its MCP servers are for clients that
-//! declared `capabilities.mcpApps`. The state has them, and so have the journal and the replay window;
-//! everybody else is shown the same without them. Leaving them out of a state and of an action comes
-//! to the same as leaving them out of the state after the action, so either kind of client has the state
-//! that its own snapshot would show.
+//! The state of a session is shared, but `mcpApp` and `channel` of its MCP servers are for clients that declared
+//! `capabilities.mcpApps`. The state, the journal and the replay window have them; all other clients are shown the
+//! same without them. Removing them from a state and from an action gives the same as removing them from the state
+//! after the action, so either kind of client has the state that its own snapshot would show.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use crate::protocol::frame::{ACTION_HEAD, ActionFrame};
 
-/// An action as everybody else sees it, if they see another one.
+/// An action as clients without MCP Apps see it, if it differs.
 pub(crate) fn without_apps(action: &StateAction) -> Option<StateAction> {
     match action {
         StateAction::SessionMcpServerStateChanged(changed) if changed.channel.is_some() => {
@@ -37,7 +36,7 @@ pub(crate) fn without_apps(action: &StateAction) -> Option<StateAction> {
     }
 }
 
-/// An action that was kept for replay, as everybody else sees it, if they see another one.
+/// An action of the replay window as clients without MCP Apps see it, if it differs.
 pub(crate) fn kept_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
     if !may_have_apps(&frame.bytes) {
         return None;
@@ -50,7 +49,7 @@ pub(crate) fn kept_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
     Some(ActionFrame::kept(frame.seq, frame.since, bytes))
 }
 
-/// Whether a message is of an action that is about customizations, told by its first bytes.
+/// Whether a message is an action about customizations, judged by its first bytes.
 fn may_have_apps(message: &[u8]) -> bool {
     const TYPE: &[u8] = br#""type":""#;
     // Quotes within a string are escaped, so this is the type of the action and no part of its channel.
@@ -102,8 +101,8 @@ pub(crate) fn strip_apps(entry: &mut Customization) {
     }
 }
 
-/// The customizations of a session as everybody else sees them. Only what has something to leave out
-/// is copied, one entry at a time.
+/// The customizations of a session as clients without MCP Apps see them. Only an entry with something to remove is
+/// copied, one at a time.
 pub(crate) struct WithoutApps<'a>(pub(crate) &'a [Customization]);
 
 impl Serialize for WithoutApps<'_> {

@@ -79,7 +79,7 @@ fn cmp09_root08_every_problem_names_the_property() {
             json!(true),
             Some("config.choice: must be one of ask, allowAll"),
         ),
-        // What can be searched for is not listed, so any text may be right.
+        // The values of a search are not listed, so any text may be valid.
         ("search", json!("feature/x"), None),
         ("search", json!(1), Some("config.search: must be text, not a number")),
         ("list", json!(["a"]), None),
@@ -165,7 +165,7 @@ fn cmp09_the_approval_mode_is_known_by_its_former_name_and_values() {
             json!({ "autoApprove": "autopilot" }),
             json!({ "autoApprove": "default" }),
         ),
-        // The name that is shown decides, in whatever order they come.
+        // The displayed name decides, in any order.
         (
             json!({ "approvalMode": "allowAll", "autoApprove": "default" }),
             json!({ "autoApprove": "default" }),
@@ -253,7 +253,7 @@ fn cmp07_the_schema_is_what_clients_build_a_form_from() {
             "tools": {
                 "type": "array", "title": "TOOLS", "items": { "type": "string", "title": "TOOLS" }, "maxItems": 9,
             },
-            // What nobody can change is not mutable either.
+            // A read-only value is not mutable either.
             "count": { "type": "integer", "title": "COUNT", "readOnly": true },
         },
     });

@@ -37,10 +37,10 @@ pub(crate) struct SessionDocument {
     pub(crate) state: Arc<SessionState>,
     #[serde(default, skip_serializing_if = "no_opt_ins")]
     pub(crate) opt_ins: Arc<OptIns>,
-    /// What people decided in this session about its customizations.
+    /// The users' decisions in this session about its customizations.
     #[serde(default, skip_serializing_if = "nothing_decided")]
     pub(crate) decisions: Arc<Decisions>,
-    /// Whether nobody has written anything in it yet. Earlier versions kept every session from the start.
+    /// Whether no user has written in it yet. Earlier versions persisted every session from the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_draft: bool,
     /// Whether it was exported elsewhere and has not been opened here yet. Its approvals do not hold
@@ -102,7 +102,7 @@ pub(crate) fn head(head: &Arc<ChatState>) -> State {
     )
 }
 
-/// What is remembered of a client for `reconnect`.
+/// The state of a client for `reconnect`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClientDocument<'a> {
@@ -124,7 +124,7 @@ pub(crate) struct SubscriptionDocument {
     pub(crate) unloaded: Option<String>,
 }
 
-/// The host itself.
+/// The host's own state.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RootDocument {

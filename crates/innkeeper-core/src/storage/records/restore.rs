@@ -1,6 +1,6 @@
 //! Restores state from a document and the actions since.
 //!
-//! This is done beside the core, which only takes the result.
+//! This is done outside the core, which only takes the result.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct RestoredSession {
     pub(crate) document: SessionDocument,
     pub(crate) chats: Vec<RestoredChat>,
     pub(crate) log: Vec<StoredFrame>,
-    /// Whether its settings are of an earlier version and were converted, which no action tells.
+    /// Whether its settings are of an earlier version and were converted, which no action carries.
     pub(crate) is_converted: bool,
 }
 
@@ -58,11 +58,11 @@ impl RestoredSession {
     }
 }
 
-/// Brings a session back as it was when its last action was kept.
+/// Restores a session as it was after its last persisted action.
 ///
 /// # Errors
 ///
-/// When part of it cannot be read, with a sentence for people that names it.
+/// If part of it cannot be read, with a sentence for users that names it.
 pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<RestoredSession, String> {
     let stored = upgraded_session(stored);
     let mut document: SessionDocument = document::read(&format!("the session {:?}", stored.uri), &stored.document)?;
@@ -108,7 +108,7 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
         }
         None => false,
     };
-    // What no action of the chat carries, the session's catalogue knows (SES-14, E-08).
+    // The session's catalogue has the fields that no action of the chat carries (SES-14, E-08).
     for chat in &mut chats {
         let Some(entry) = document.state.chats.iter().find(|entry| entry.resource == chat.uri) else {
             return Err(format!(
@@ -182,7 +182,7 @@ impl RestoredChat {
     }
 }
 
-/// The host as it was kept.
+/// The restored state of the host.
 pub(crate) struct RestoredRoot {
     pub(crate) state: RootState,
     pub(crate) catalogue: Catalogue,
@@ -218,14 +218,14 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
     })
 }
 
-/// What people decided for workspaces and for everywhere. No action in the log tells of it: a host writes its
-/// document whenever that changes.
+/// The users' decisions for workspaces and for everywhere. No action in the log carries them: a host writes its
+/// document whenever they change.
 pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<EnablementStore>, String> {
     let document: RootDocument = document::read("the host's own state", &stored.document)?;
     Ok(document.enablement)
 }
 
-/// Reads the envelope of a kept action that is not part of the document kept at `kept`.
+/// Reads the envelope of a persisted action that is newer than the document at `kept`.
 fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
     if frame.first <= kept {
         return Err(format!(
@@ -241,7 +241,7 @@ fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
     Ok(envelope)
 }
 
-/// The envelope of a kept action, as JSON.
+/// The envelope of a persisted action, as JSON.
 fn envelope_of(frame: &StoredFrame) -> Result<&[u8], String> {
     let envelope = frame
         .bytes
@@ -254,7 +254,7 @@ fn unreadable(frame: &StoredFrame, problem: &str) -> String {
     format!("action {} on {:?} cannot be read ({problem})", frame.seq, frame.channel)
 }
 
-/// What was accepted once is accepted again.
+/// Checks that the reducer accepts an action again that it accepted once.
 fn check(frame: &StoredFrame, outcome: &ReduceOutcome) -> Result<(), String> {
     match outcome {
         ReduceOutcome::Applied | ReduceOutcome::NoOp => Ok(()),

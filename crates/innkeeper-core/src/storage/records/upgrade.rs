@@ -1,7 +1,7 @@
 //! Sessions of earlier versions, which had the contents of changed files in `data:` URIs.
 //!
-//! What is stored stays as it is. It is rewritten whenever it is read, always in the same way, so that snapshots, pages
-//! of turns and replays agree, also with what a fork or an import made of it.
+//! The stored rows stay as they are. They are rewritten whenever they are read, always in the same way, so that
+//! snapshots, pages of turns and replays agree, also with forks and imports.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{StoredSession, TurnSource};
 use crate::resources::content::without_data;
 use crate::resources::data_uri::is_data;
 
-/// What such a URI begins with where it stands in JSON.
+/// The beginning of such a URI in JSON.
 const MARK: &str = "\"data:";
 
 /// Turns as this version has them, whichever version stored them.
@@ -55,7 +55,7 @@ fn upgraded(bytes: Bytes) -> Bytes {
     if !std::str::from_utf8(&bytes).is_ok_and(|text| text.contains(MARK)) {
         return bytes;
     }
-    // What cannot be read is reported by whoever reads it next.
+    // The next reader of damaged JSON reports it.
     let Ok(mut value) = serde_json::from_slice::<Value>(&bytes) else {
         return bytes;
     };

@@ -79,8 +79,8 @@ fn every_attempt_to_pass_under_a_remembered_pattern_is_asked_about() {
     }
 }
 
-/// The setting that VS Code's permission picker writes decides whether people are asked at all; on
-/// its careful levels the same rules hold.
+/// The setting that VS Code's permission picker writes decides whether users are asked at all; on its careful levels
+/// the same rules hold.
 #[test]
 fn every_attempt_is_asked_about_on_the_careful_levels_of_vs_codes_permission_picker() {
     for level in ["default", "assisted", "autopilot"] {

@@ -609,7 +609,7 @@ fn what_earlier_versions_remembered_allows_nothing_and_is_told() {
     let answer = stage.request(conn, Command::Approvals(Box::new(seen)));
     assert_eq!(answer["result"]["revoked"], 1, "{answer}");
     assert_eq!(stage.state(SESSION).get("_meta"), None);
-    // It is told once; the list keeps it until somebody has seen enough of it.
+    // The warning comes once; the list has the rule until a user has removed it.
     let mut stage = stage.restart(CoreConfig::default());
     let conn = stage.client("c", &[]);
     let all = ApprovalCommand::Revoke {

@@ -1,4 +1,4 @@
-//! What people allow is remembered where they said, listed, and taken back.
+//! Approvals are remembered in the chosen scope, listed, and revoked.
 
 use innkeeper_core::ConnId;
 use innkeeper_core::agent::ToolStep;

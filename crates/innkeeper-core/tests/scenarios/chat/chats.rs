@@ -1,4 +1,4 @@
-//! Chats beyond the first: created, forked, opened beside another (CHT-01 to CHT-11, CHT-13).
+//! Chats beyond the first: created, forked, side chats (CHT-01 to CHT-11, CHT-13).
 
 use ahp_types::commands::ChatSource;
 use innkeeper_core::agent::PastOutcome;
@@ -12,7 +12,7 @@ use crate::harness::*;
 
 const CHAT: &str = "ahp-chat:/second";
 
-/// A ready session of an able agent, and somebody who watches it.
+/// A ready session of an able agent, and a subscriber.
 fn stage() -> (Stage, ConnId, String) {
     with(Stage::able(CoreConfig::default()))
 }

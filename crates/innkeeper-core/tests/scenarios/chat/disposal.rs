@@ -1,4 +1,4 @@
-//! Chats go, and what goes on beside their turns (CHT-21, CHT-24).
+//! Disposal of chats, and background work (CHT-21, CHT-24).
 
 use innkeeper_core::agent::BackgroundChange;
 use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, Input};
@@ -8,7 +8,7 @@ use crate::harness::*;
 
 const CHAT: &str = "ahp-chat:/second";
 
-/// A ready session of an able agent, and somebody who watches it.
+/// A ready session of an able agent, and a subscriber.
 fn stage() -> (Stage, ConnId, String) {
     let mut stage = Stage::able(CoreConfig::default());
     let conn = stage.client("c", &[]);
@@ -55,7 +55,7 @@ fn cht21_disposing_of_a_chat_ends_it_and_its_subagents_and_leaves_the_session_ri
         .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. })));
     assert_eq!(closed.count(), 3);
     assert_eq!(error(&stage.subscribe(conn, CHAT)).0, -32001);
-    // Late words of the agent land nowhere.
+    // Late events of the agent are dropped.
     stage.says_in(run, AgentEvent::Text("late".into()));
     assert_eq!(stage.create_chat(conn, new_chat(SESSION, CHAT))["result"], Value::Null);
 }

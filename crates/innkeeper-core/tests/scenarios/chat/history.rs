@@ -30,7 +30,7 @@ fn paged(per_page: usize) -> CoreConfig {
     }
 }
 
-/// What a client makes of what it is sent, with the published reducer.
+/// The mirror of a client, built with the published reducer.
 struct Reader {
     conn: ConnId,
     chat: String,
@@ -141,7 +141,7 @@ fn sub12_subscribing_again_without_a_view_brings_everything() {
         ["chat/truncated"],
         "nothing has to be loaded"
     );
-    // Whoever did not see that snapshot cannot go on from the smaller one.
+    // A client that did not see that snapshot cannot continue from the smaller one.
     let mut reader = Reader::new(&mut stage, "s", &chat, 1);
     stage.turn(conn, &chat, "t4", "x");
     reader.read(&mut stage);
@@ -191,12 +191,12 @@ fn page02_a_strange_cursor_is_refused_and_none_means_the_next_page() {
     stage.fetch_turns(reader.conn, &chat, None);
     reader.read(&mut stage);
     assert_eq!(reader.turns(), ["t4", "t5", "t6"]);
-    // A cursor that was used already brings nothing twice and leaves no hole.
+    // A used cursor returns nothing twice and leaves no gap.
     stage.fetch_turns(reader.conn, &chat, Some("through:t5"));
     reader.read(&mut stage);
     assert_eq!(reader.turns(), ["t4", "t5", "t6"]);
     assert_eq!(reader.state.turns_next_cursor.as_deref(), Some("through:t3"));
-    // Nor does one from somebody else's window.
+    // Nor does one from another client's window.
     stage.fetch_turns(reader.conn, &chat, Some("through:t1"));
     reader.read(&mut stage);
     assert_eq!(reader.turns(), ["t2", "t3", "t4", "t5", "t6"]);
@@ -237,7 +237,7 @@ fn page04_when_nothing_is_left_an_empty_page_says_so() {
     assert_eq!(actions[0]["action"], json!({ "type": "chat/turnsLoaded", "turns": [] }));
 }
 
-/// A page is not replayed, so whoever did not see it gets a snapshot. (REC-03, PAGE-05)
+/// A page is not replayed, so a client that did not get it gets a snapshot. (REC-03, PAGE-05)
 #[test]
 fn page05_a_page_that_was_lost_with_the_connection_is_made_good() {
     let (mut stage, conn, chat) = with(paged(2), 6);
@@ -361,7 +361,7 @@ fn trc04_a_reader_is_first_sent_the_turn_that_a_truncation_names() {
     }
     assert_eq!(small.turns(), ["t3"]);
     assert_eq!(large.turns(), ["t3"]);
-    // Who is away cannot be sent it, so it gets a snapshot; who has the turn gets a replay.
+    // A disconnected client cannot be sent it, so it gets a snapshot; one that has the turn gets a replay.
     let answer = away.reconnect(&mut stage, "away");
     assert_eq!(answer["type"], "snapshot", "{answer}");
     assert_eq!(ids(&answer["snapshots"][0]["state"]), ["t1", "t2", "t3"]);

@@ -49,7 +49,7 @@ fn add_session(stage: &mut Stage, conn: ConnId, uri: &str, directories: &[&str])
     stage.opened(Ok(()));
 }
 
-/// Every action after the last look, as channel and type.
+/// Every action since the last call, as channel and type.
 fn told(stage: &mut Stage, conn: ConnId) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     stage
@@ -143,7 +143,7 @@ fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
     );
     assert_eq!(stage.catalogue(SESSION).len(), 2);
     assert_eq!((stage.state(CHAT), stage.state(&subagent.chat_uri)), before);
-    // Same directories, same back end; but what the chats refer to is kept elsewhere from now on (RES-03).
+    // Same directories, same back end; but the blobs of the chats belong to another session from now on (RES-03).
     let [Effect::Blobs(BlobCommand::CopyForMovedChats(moved))] = &stage.agent[opened..] else {
         panic!("{:?}", &stage.agent[opened..]);
     };
@@ -159,7 +159,7 @@ fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
     stage.pass(1000);
     let summaries = stage.notifications(conn);
     assert_eq!(summaries.len(), 2, "both sessions: {summaries:?}");
-    // Whoever read the chat goes on reading it, and its news show on its new session.
+    // A subscriber of the chat stays one, and its changes show on its new session.
     stage.start_turn(conn, CHAT, "again");
     stage.says(AgentEvent::Text("here".into()));
     let actions = told(&mut stage, conn);
@@ -289,7 +289,7 @@ fn cht20_directories_go_along_or_the_chat_stays() {
     let answer = stage.move_chat(conn, bound, to(elsewhere, None));
     assert_eq!(error(&answer).0, -32011);
     assert!(error(&answer).1.contains("file:///a"), "{answer}");
-    // What has no directories of its own works in those of its session, with a new back end.
+    // A chat without directories of its own works in those of its session, with a new back end.
     stage.turn(conn, CHAT, "t", "x");
     let answer = stage.move_chat(conn, CHAT, to(elsewhere, None));
     assert_eq!(answer["result"]["session"], elsewhere);

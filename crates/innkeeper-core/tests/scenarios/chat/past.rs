@@ -1,4 +1,4 @@
-//! What agents are told of the past and of what comes with a message (CHT-06, TURN-17 to TURN-19).
+//! The history and the attachments that agents get with a turn (CHT-06, TURN-17 to TURN-19).
 
 use innkeeper_core::agent::{Attachment, PastOutcome, ToolResult, ToolStep};
 use innkeeper_core::{AgentCommand, AgentEvent, ConnId, CoreConfig, Effect, TurnEnd};
@@ -171,7 +171,7 @@ fn turn18_an_attached_chat_is_pinned_to_its_latest_completed_turn() {
     assert_eq!(transcript(&stage), ["t1"]);
     stage.ends(TurnEnd::Complete);
     stage.ends_in(running, TurnEnd::Complete);
-    // What waits in a queue is pinned as well, at the time it was accepted.
+    // An attachment of a queued message is also pinned, when it is accepted.
     stage.start_turn(conn, &other, "u3");
     let mut queued = message("later");
     queued["attachments"] = attachment;
@@ -208,7 +208,7 @@ fn turn19_what_cannot_be_attached_is_refused_and_named() {
             "{resource} {end:?}"
         );
     }
-    // A chat in which nothing was said yet brings nothing, and is no mistake.
+    // An empty chat adds nothing, and is no error.
     let attachment = json!([{ "type": "chat", "label": "l", "resource": empty }]);
     attach(&mut stage, conn, &empty, "t", attachment);
     assert!(matches!(&attached(&stage)[0], Attachment::Chat { transcript, .. } if transcript.is_empty()));

@@ -59,7 +59,7 @@ fn pend04_lesson_25_what_was_said_in_a_turn_stays_in_it_with_all_that_came_with_
     ] {
         assert!(words.contains(part), "{words}");
     }
-    // Whatever becomes of the agent now, they were said.
+    // They are part of the turn even if the agent fails now.
     let turn = &stage.state(&chat)["activeTurn"];
     let turn: ahp_types::state::Turn = serde_json::from_value(json!({
         "id": turn["id"], "message": turn["message"], "responseParts": turn["responseParts"], "state": "cancelled",

@@ -1,4 +1,4 @@
-//! How clients present tool calls: `_meta`, markdown, what is said while the input streams (TOOL-03, TOOL-19).
+//! The presentation of tool calls: `_meta`, markdown, descriptions while the input streams (TOOL-03, TOOL-19).
 
 use innkeeper_core::agent::{
     Attachment, Description, McpName, Permission, ToolContent, ToolKind, ToolReady, ToolResult, ToolStart, ToolStep,
@@ -91,7 +91,7 @@ fn tool03_messages_come_in_markdown_where_there_are_links() {
     assert_eq!(stage.call_state(&chat, CALL)["pastTenseMessage"], past);
 }
 
-/// VS Code shows the input of a call that asks only beside a message in Markdown.
+/// VS Code shows the input of a call that asks only together with a message in Markdown.
 #[test]
 fn tool03_a_call_that_asks_describes_itself_in_markdown_that_shows_the_same_text() {
     let (mut stage, _, chat) = working();
@@ -125,7 +125,7 @@ fn tool03_a_call_says_what_it_is_about_while_its_input_streams() {
     assert_eq!(state["partialInput"], r#"{"path":"out.txt","#);
     stage.tool(CALL, harmless());
     stage.inbox(conn);
-    // The call is past streaming, so nothing can be said this way any more.
+    // The call no longer streams, so it cannot be announced any more.
     stage.tool(CALL, ToolStep::Announce("Too late".into()));
     assert!(stage.actions(conn).is_empty());
 }
@@ -200,7 +200,7 @@ fn tool05_past_calls_say_whether_they_were_skipped() {
         "status": "cancelled", "toolCallId": "1", "toolName": "ring", "displayName": "Ring",
         "invocationMessage": "Rings", "reason": "skipped",
     });
-    // Nobody decided: the call ended with its turn.
+    // No user decided: the call ended with its turn.
     assert_eq!(told(call.clone()), None);
     let mut skipped = call.clone();
     skipped["_meta"] = json!({ "innkeeper.decidedBy": { "clientId": "c" } });

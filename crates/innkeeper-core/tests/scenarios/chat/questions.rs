@@ -1,4 +1,4 @@
-//! Questions to people (INP).
+//! Questions to users (INP).
 
 use innkeeper_core::agent::{Answer, AnswerValue, Choice, Question, QuestionKind, Questions, Response};
 use innkeeper_core::{AgentEvent, ConnId, Reply, TurnEnd};
@@ -102,7 +102,7 @@ fn inp01_inp03_inp07_inp09_all_six_kinds_are_asked_in_the_turn_and_on_the_sessio
         kinds,
         ["text", "number", "integer", "boolean", "single-select", "multi-select"]
     );
-    // Clients that offer free text by default, as VS Code does, have to be told that there is none.
+    // Clients that offer free text by default, as VS Code does, need an explicit false.
     let freeform: Vec<_> = part["request"]["questions"]
         .as_array()
         .expect("questions")
@@ -463,11 +463,11 @@ fn inp05_whoever_accepts_has_answered_what_must_be_answered() {
         assert_eq!(reason, expected);
     }
     assert_eq!(stage.waits(SESSION).len(), 1, "it is still open");
-    // A draft that everybody shares is an answer (INP-04).
+    // A shared draft counts as an answer (INP-04).
     stage.accepted(conn, &chat, draft("text", json!({ "kind": "text", "value": "shared" })));
     stage.accepted(conn, &chat, completed("accept", json!({ "many": many(json!(["b"])) })));
     assert!(stage.waits(SESSION).is_empty());
-    // Whoever declines owes no answer.
+    // A user who declines owes no answer.
     let (mut stage, conn, chat) = asking();
     stage.accepted(conn, &chat, completed("decline", json!({})));
     assert!(stage.waits(SESSION).is_empty());

@@ -175,7 +175,7 @@ fn cht14_people_may_stop_a_subagent_but_not_talk_to_it() {
     stage.dispatch(conn, &uri, 2, cancel);
     assert_eq!(stage.state(&uri)["turns"][0]["state"], "cancelled");
     assert_eq!(stage.cancelled(), [(subagent.chat, subagent.turn)]);
-    // Its parent goes on.
+    // Its parent continues.
     stage.says_in(run, AgentEvent::Text("never mind".into()));
     stage.ends_in(run, TurnEnd::Complete);
     assert_eq!(stage.state(SESSION)["status"], 1, "unread: a turn ended in it");
@@ -199,7 +199,7 @@ fn cht14_only_its_agent_resumes_a_subagent() {
     assert!(reason(&mut stage, conn).contains("only its agent"));
 }
 
-/// What agents elsewhere were seen to lose: an approval two subagents down. (SES-18, SES-20)
+/// A case that other agents were seen to lose: an approval two subagents down. (SES-18, SES-20)
 #[test]
 fn cht12_a_question_two_subagents_down_reaches_whoever_watches_the_session() {
     let (mut stage, conn, _, run) = stage();

@@ -1,4 +1,4 @@
-//! Tool calls: the whole state machine, who may do what, and what the agent hears of it (TOOL).
+//! Tool calls: the whole state machine, the rights of clients, and the replies to the agent (TOOL).
 
 use innkeeper_core::agent::{
     AuthRequirement, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer, Permission, Risk, Secret,
@@ -55,7 +55,7 @@ fn tool01_e17_a_call_streams_its_input_runs_streams_content_and_completes() {
     );
 }
 
-/// Whoever executes a tool hears that it may begin after it is published, and so kept, that it runs (P4).
+/// The executor of a tool learns that it may begin after the running call is published, and so persisted (P4).
 #[test]
 fn p4_a_call_begins_after_it_is_kept_that_it_runs() {
     let (mut stage, _, chat) = working();
@@ -147,7 +147,7 @@ fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
     assert_eq!(decision.by.map(|client| client.to_string()), Some("c".into()));
 }
 
-/// A client may have a setting of its own; that nobody had to decide, the host knows better.
+/// A client may have a setting of its own; only the host knows that no user had to decide.
 #[test]
 fn tool04_how_a_client_came_to_approve_is_kept_where_the_client_can_know() {
     for (claimed, kept) in [
@@ -615,7 +615,7 @@ fn a_turn_that_produces_too_much_tool_output_is_ended() {
     });
     stage.call(host_tool("run"), harmless());
     for _ in 0..100 {
-        // The same content again and again replaces itself and takes no more room.
+        // Repeated equal content replaces itself and takes no more memory.
         stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("x".repeat(4000))]));
     }
     assert_eq!(stage.call_state(&chat, CALL)["status"], "running");

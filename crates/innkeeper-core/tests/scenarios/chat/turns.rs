@@ -360,7 +360,7 @@ fn a_message_that_says_nothing_is_refused_and_an_empty_draft_is_not() {
     let draft = json!({ "type": "chat/draftChanged", "draft": empty["message"] });
     stage.dispatch(conn, &chat, 2, draft);
     assert_eq!(stage.state(&chat)["draft"]["text"], " \n");
-    // A picture says enough.
+    // An image is enough.
     empty["message"]["attachments"] =
         json!([{ "type": "embeddedResource", "label": "c", "data": "AAAA", "contentType": "image/png" }]);
     stage.dispatch(conn, &chat, 3, empty);
@@ -444,7 +444,7 @@ fn what_a_hook_refused_is_not_read_by_an_agent_that_is_opened_again() {
         failure: Failure::new(innkeeper_core::REFUSED, "no secrets"),
         resumable: false,
     });
-    // What was heard and then refused to go on was heard.
+    // A turn that reached its agent, which then refused to continue, counts as received.
     stage.start_turn(conn, &chat, "begun");
     stage.says(AgentEvent::Text("Well".into()));
     stage.ends(TurnEnd::Failed {

@@ -1,4 +1,4 @@
-//! An agent that says nothing is seen to say nothing, and not for ever.
+//! A silent agent gets a notice, and later its turn ends.
 
 use innkeeper_core::agent::ToolStep;
 use innkeeper_core::{AgentCommand, AgentEvent, CoreConfig, Effect, TurnEnd};

@@ -207,7 +207,7 @@ fn sub12_a_chat_too_long_for_one_message_shows_its_latest_turns_and_a_cursor() {
     let page = stage.actions(reader).pop().expect("a page");
     assert_eq!(ids(&page["action"]), ["t1", "t2", "t3", "t4"]);
     assert_eq!(page["action"].get("turnsNextCursor"), None);
-    // The same for whoever asks for more turns than fit, and for one that is too large by itself.
+    // The same for a client that asks for more turns than fit, and for one turn that is too large.
     let other = stage.client("other", &[]);
     let answer = stage.subscribe_to_latest(other, &chat, 8);
     assert_eq!(ids(&answer["result"]["snapshot"]["state"]).len(), 5);
@@ -246,7 +246,7 @@ fn neg10_all_snapshots_of_one_answer_fit_together() {
     };
     check(&answer["result"]["snapshots"]);
     assert!(answer.to_string().len() < 20_000);
-    // What is left out can be fetched: the host knows what the reader lacks.
+    // The omitted turns can be fetched: the host knows which ones the client lacks.
     stage.fetch_turns(reader, &second, None);
     let page = stage.actions(reader).pop().expect("a page");
     assert_eq!(ids(&page["action"])[0], "u1");

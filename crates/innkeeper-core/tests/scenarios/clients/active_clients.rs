@@ -1,4 +1,4 @@
-//! Clients that take part in a session, and the tools they bring (ACT).
+//! Active clients of a session, and the tools they offer (ACT).
 
 use innkeeper_core::agent::{ToolReply, ToolStep};
 use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Effect, Input, Reply};
@@ -196,7 +196,7 @@ fn rec09_rec14_who_comes_back_without_the_session_learns_of_its_failed_call_exac
     assert!(failed_reply(&mut stage).contains("left the session"));
 }
 
-/// A window that is loaded again does not know yet what it took part in.
+/// A reloaded window does not know yet which sessions it took part in.
 #[test]
 fn act10_who_begins_anew_within_the_grace_has_the_rest_of_it_to_come_back_to_the_session() {
     let (mut stage, conn, chat) = calling();
@@ -320,7 +320,7 @@ fn act01_act04_act05_the_agent_sees_each_tool_once_preferably_from_whoever_asks(
         tools_of(&stage),
         [own("open", "d"), own("only-d", "d"), own("only-c", "c")]
     );
-    // Whoever wrote a message that waited counts as asking, too.
+    // The author of a queued message counts as the author of its turn, too.
     let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("later") });
     stage.accepted(first, &chat, queued);
     stage.ends(innkeeper_core::TurnEnd::Complete);
@@ -410,7 +410,7 @@ fn ses18_what_a_client_says_beside_its_content_shows_on_the_session_too() {
     assert_eq!(stage.waits(SESSION)[0]["toolCall"]["_meta"], json!({ "step": 2 }));
 }
 
-/// A reply after the end of a run would reach the next one, or nobody.
+/// A reply after the end of a run would reach the next run, or none.
 #[test]
 fn act11_nothing_is_told_to_a_run_that_the_failure_of_its_call_ended() {
     let (mut stage, conn, chat) = working_with(CoreConfig {

@@ -199,7 +199,7 @@ fn dsp15_e52_lesson11_an_announcement_that_repeats_itself_dies_out() {
     stage.dispatch(author, SESSION, 1, announce("author"));
     assert_eq!(stage.action_types(observer), ["session/activeClientSet"]);
     stage.inbox(author);
-    // The reference client announces itself again at anything it hears, its own echo included.
+    // The reference client announces itself again after every message, its own echo included.
     let mut rounds = 0;
     let mut seq = 2;
     stage.dispatch(author, SESSION, seq, announce("author"));

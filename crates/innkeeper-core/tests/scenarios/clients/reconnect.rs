@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// A client on root, session and chat, with another that keeps things moving.
+/// A client on root, session and chat, and another one that writes.
 fn reader_and_writer(config: CoreConfig) -> (Stage, ConnId, ConnId, String) {
     let mut stage = Stage::with(config);
     let writer = stage.client("writer", &[]);
@@ -14,7 +14,7 @@ fn reader_and_writer(config: CoreConfig) -> (Stage, ConnId, ConnId, String) {
     (stage, reader, writer, chat)
 }
 
-/// A window that keeps only this many actions per channel.
+/// A window that retains only this many actions per channel.
 fn window(actions: usize) -> CoreConfig {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
@@ -202,8 +202,8 @@ fn rec11_e05_a_number_the_host_never_gave_out_or_forgot_is_answered_with_snapsho
 
 #[test]
 fn sub02_a_client_that_does_not_count_snapshots_as_seen_gets_nothing_twice() {
-    // The published client subscribes late, at a number far above the last action it received,
-    // and reconnects with the low one. Whether the snapshot reached it nobody can tell.
+    // The published client subscribes late, at a number far above the last action it received, and reconnects with
+    // the low one. The host does not know whether the snapshot reached it.
     let (mut stage, _, writer, chat) = reader_and_writer(CoreConfig::default());
     let late = stage.client("late", &[ROOT]);
     let last_seen = stage.core.seq().0;

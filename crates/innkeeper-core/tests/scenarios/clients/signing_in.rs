@@ -68,7 +68,7 @@ impl Stage {
         started.collect()
     }
 
-    /// What the latest turn was handed to sign in with.
+    /// The token that the latest turn got.
     fn used(&self) -> Option<&str> {
         let started = self.started();
         let credential = started.last()?.credentials.first()?;
@@ -76,7 +76,7 @@ impl Stage {
         Some(credential.token.reveal())
     }
 
-    /// What a connection was told about tokens since it last looked: channel and reason.
+    /// The notifications about tokens since the last call: channel and reason.
     fn asked(&mut self, conn: ConnId) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let notes = self.notifications(conn).into_iter();
@@ -242,7 +242,7 @@ fn auth05_auth09_a_turn_after_the_token_was_taken_back_fails_and_is_resumed_as_i
     assert!(stage.started().is_empty(), "no agent heard of it");
     assert_eq!(stage.asked(conn), [said(SESSION, "expired")], "where it listens, once");
     assert_eq!(stage.asked(reader), [], "others' sessions are not their business");
-    // Still nobody: it can be tried again.
+    // Still no token: it can be tried again.
     stage.dispatch(conn, &chat, 2, resume("t1"));
     assert_eq!(stage.error_of(&chat)["resumable"], true);
     stage.signs_in(conn, "new");
@@ -479,7 +479,7 @@ fn root02_agents_that_describe_themselves_anew_are_told_of_once() {
     stage.handle(Input::AgentsChanged(vec![renamed.clone(), able("other")]));
     assert_eq!(stage.action_types(conn), ["root/agentsChanged"]);
     assert_eq!(stage.state(ROOT)["agents"][0]["description"], "no key: set one up");
-    // Who no longer needs a token does not keep one.
+    // An agent that no longer needs a token has none.
     renamed.info.protected_resources = None;
     stage.handle(Input::AgentsChanged(vec![renamed, able("other")]));
     stage.handle(Input::AgentsChanged(vec![keyed(), able("other")]));

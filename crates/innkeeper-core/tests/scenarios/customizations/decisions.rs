@@ -188,7 +188,7 @@ fn cus10_cus16_decisions_for_a_workspace_and_for_all_hold_in_other_sessions_at_o
     let shown = stage.shown("ahp-session:/four");
     assert_eq!(shown[0]["enablement"], json!([in_workspace(false)]));
     assert_eq!(shown[1]["enabled"], json!(false));
-    // What a client leaves out is taken back, everywhere.
+    // Decisions that a client leaves out are removed, in every scope.
     stage.toggle(conn, SESSION, "d", json!([]));
     assert_eq!(stage.shown("ahp-session:/four")[1]["enabled"], json!(true));
 }
@@ -316,7 +316,7 @@ fn e30_the_most_specific_decision_counts_in_whichever_order_it_is_sent() {
     let (mut stage, conn, chat) = stage();
     let list = json!([plugin("p", &[skill("s")]), directory("d", &[])]);
     stage.found(SESSION, list);
-    // Whoever takes the first for the one that counts would have all of them on.
+    // A reader that lets the first decision win would enable all of them.
     let sent = json!([globally(true), in_workspace(true), in_session(false)]);
     for id in ["p", "s", "d"] {
         stage.toggle(conn, SESSION, id, sent.clone());
@@ -376,7 +376,7 @@ fn e31_what_only_shows_whether_it_is_on_keeps_the_decisions_that_a_toggle_does_n
         (false, false),
         "the session has no decision of its own any more"
     );
-    // What shows its decisions has them replaced: whoever sends them has seen them (CUS-12).
+    // An entry that shows its decisions has them replaced: their sender has seen them (CUS-12).
     stage.toggle(conn, SESSION, "p", json!([globally(false)]));
     stage.toggle(conn, SESSION, "p", json!([in_session(true)]));
     assert_eq!(stage.shown("ahp-session:/two")[0]["enablement"], Value::Null);

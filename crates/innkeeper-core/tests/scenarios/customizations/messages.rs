@@ -1,4 +1,4 @@
-//! What clients bring, and which agents messages may choose.
+//! Plugins of clients, and the custom agents that messages may choose.
 
 use innkeeper_core::customization::ClientPlugin;
 use innkeeper_core::{AgentCommand, AgentProfile, ClientId, Effect, TurnEnd};
@@ -65,7 +65,7 @@ fn act13_case_75_a_client_takes_its_plugins_along_when_it_is_gone_and_not_before
     let told = stage.action_types(other);
     assert_eq!(told, ["session/activeClientRemoved", "session/customizationRemoved"]);
     assert_eq!(stage.shown(SESSION), json!([plugin("h", &[])]));
-    // Whoever looks for it has not heard of that yet.
+    // Discovery has not seen that yet.
     stage.found(SESSION, list);
     assert_eq!(stage.shown(SESSION), json!([plugin("h", &[])]));
     let chat = innkeeper_core::uri::default_chat(SESSION);
@@ -145,7 +145,7 @@ fn cus16_cus17_a_client_decides_for_all_about_its_own_plugin_and_its_parts() {
     assert_eq!(shown[0]["children"][1]["enablement"], json!([globally(true)]));
     assert_eq!(shown[0]["children"][2]["enabled"], Value::Null);
     stage.inbox(conn);
-    // Somebody else cannot decide for all about it, and can for the session.
+    // Another client cannot decide about it for all sessions, and can for this one.
     let other = stage.client("other", &[SESSION]);
     stage.toggle(other, SESSION, "p", json!([in_session(true), globally(true)]));
     assert_eq!(

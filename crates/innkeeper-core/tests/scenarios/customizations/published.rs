@@ -1,4 +1,4 @@
-//! What a client says about a plugin that it publishes.
+//! The description that a client publishes with its plugin.
 
 use innkeeper_core::{CustomizationCommand, Effect};
 use serde_json::{Value, json};

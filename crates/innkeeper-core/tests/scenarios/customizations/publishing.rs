@@ -1,4 +1,4 @@
-//! What is found is published, and nothing else.
+//! Discovered customizations are published, and nothing else.
 
 use innkeeper_core::{AgentCommand, BlobCommand, CoreConfig, CustomizationCommand, Effect};
 use serde_json::{Value, json};
@@ -224,7 +224,7 @@ fn cus_a_list_that_is_too_long_in_bytes_keeps_its_containers() {
     assert_eq!(shown[1], plugin("b", &[skill("2")]));
 }
 
-/// What the latest turn was told is off.
+/// The disabled ids that the latest turn got.
 pub fn off(stage: &Stage) -> Vec<String> {
     let latest = stage.agent.iter().rev().find_map(|effect| match effect {
         Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.switched_off.iter().cloned().collect()),

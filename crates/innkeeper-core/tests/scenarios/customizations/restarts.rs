@@ -1,4 +1,4 @@
-//! What outlives the process, and what a session shows that comes back from the store.
+//! Decisions survive a restart, and a restored session shows its persisted customizations.
 
 use innkeeper_core::{CoreConfig, CustomizationCommand, Effect};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What stands back behind another one of its name, and what every session gets.
+//! Customizations that another one of the same name shadows, and customizations of every session.
 
 use innkeeper_core::AgentProfile;
 use innkeeper_core::uri::ROOT;
@@ -79,7 +79,7 @@ fn cus21_what_every_session_gets_shows_on_its_agents_whether_it_is_on() {
         told.iter().any(|action| action["type"] == "root/agentsChanged"),
         "{told:?}"
     );
-    // What is decided for one session or one workspace says nothing about the others.
+    // A decision for one session or one workspace does not affect the others.
     stage.toggle(
         conn,
         SESSION,

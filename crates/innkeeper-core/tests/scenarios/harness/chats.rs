@@ -1,4 +1,4 @@
-//! What scenarios of chats, subagents and history need.
+//! Steps for scenarios of chats, subagents and history.
 
 use ahp_types::state::{AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use innkeeper_core::agent::{
@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// A tool call of a run that asks people first.
+    /// A tool call of a run that asks the user first.
     pub fn asks_permission(&mut self, run: (ChannelId, TurnKey), call: &str) {
         let confirmation = Confirmation {
             title: None,

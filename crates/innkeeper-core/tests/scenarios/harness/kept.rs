@@ -11,7 +11,7 @@ use innkeeper_core::{CoreConfig, Effect, HostCore, Input, JournalCommand, Openin
 
 use super::{ROOT, Stage, able};
 
-/// Everything that was kept, as a journal gives it back.
+/// The persisted state, as a journal returns it.
 #[derive(Default)]
 pub struct Kept {
     root: Option<(Seq, Bytes)>,
@@ -22,7 +22,7 @@ pub struct Kept {
     /// When sessions were deleted.
     pub deleted: BTreeMap<Arc<str>, i64>,
     log: Vec<StoredFrame>,
-    /// Whether anybody had to wait for the host's own document.
+    /// Whether an answer had to wait for the host's own document.
     pub root_was_promised: bool,
 }
 
@@ -146,7 +146,7 @@ impl Stage {
         stage
     }
 
-    /// The same, with what the host has to say about what was kept.
+    /// The same, with the host's warnings about the persisted state.
     pub fn opening_warned(kept: Kept, config: CoreConfig) -> (Self, Vec<String>) {
         let mut stage = Self::able(config.clone());
         let last = kept.log.last().map_or(Seq(1), |frame| frame.seq);
@@ -184,12 +184,12 @@ impl Stage {
         (stage, warnings)
     }
 
-    /// The process ends without a word, and another one starts with what was kept.
+    /// The process ends without a shutdown, and another one starts with the persisted state.
     pub fn restart(&mut self, config: CoreConfig) -> Self {
         Self::opening(self.kept.take().expect("a host with a store"), config)
     }
 
-    /// What the store gives back that was asked for.
+    /// The answer of the store to a load.
     pub(super) fn loaded(&mut self, effect: &Effect) -> Option<Input> {
         let Effect::Journal(JournalCommand::Load { uri }) = effect else {
             return None;

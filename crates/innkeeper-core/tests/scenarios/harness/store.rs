@@ -34,7 +34,7 @@ impl TurnStore {
         rows.extend(changes.turns.iter().map(encode));
     }
 
-    /// Forgets chats that are gone.
+    /// Forgets removed chats.
     fn retain(&self, live: &[String]) {
         self.chats
             .lock()
@@ -118,7 +118,7 @@ impl Stage {
         self.turns.retain(&live);
     }
 
-    /// Reads for an agent what it is told, as its driver does.
+    /// Reads the turns for an agent, as its driver does.
     pub(super) fn tell(&mut self, effect: &mut Effect) {
         match effect {
             Effect::Agent(AgentCommand::OpenChat(open)) => {

@@ -1,4 +1,4 @@
-//! A stage with an agent at work on it, and what that agent does and hears.
+//! A stage with an agent at work, and the agent's events and replies.
 
 use innkeeper_core::agent::{
     Confirmation, Contributor, Decision, Permission, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
@@ -117,13 +117,13 @@ impl Stage {
             .clone()
     }
 
-    /// What the session waits for.
+    /// The input needed of the session.
     pub fn waits(&self, session: &str) -> Vec<Value> {
         let state = self.state(session);
         state["inputNeeded"].as_array().cloned().unwrap_or_default()
     }
 
-    /// What agents were told since they last looked, but for the word that a call without permission may begin.
+    /// The replies to agents since the last call, without the start of calls that need no confirmation.
     pub fn replies(&mut self) -> Vec<Reply> {
         let is_start = |reply: &Reply| {
             matches!(
@@ -139,7 +139,7 @@ impl Stage {
         replies
     }
 
-    /// Everything that agents were told since they last looked.
+    /// All replies to agents since the last call.
     pub fn all_replies(&mut self) -> Vec<Reply> {
         let mut replies = Vec::new();
         self.agent.retain(|effect| match effect {
@@ -152,7 +152,7 @@ impl Stage {
         replies
     }
 
-    /// The one decision the agent was told.
+    /// The one decision that the agent got.
     pub fn decision(&mut self) -> Decision {
         match self.replies().as_slice() {
             [

@@ -16,7 +16,7 @@ impl Stage {
         });
     }
 
-    /// What became of the latest request that got no turn of its own.
+    /// The outcome of the latest request that got no turn of its own.
     fn app_outcome(&self) -> Option<(String, AppTurn)> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Agent(AgentCommand::ResolveAppRequest { request, outcome }) => {

@@ -7,7 +7,7 @@ use ahp_types::state::SessionState;
 
 use super::*;
 
-/// What a client makes of a session: a snapshot, and what came after it.
+/// A client's mirror of a session: a snapshot, and the actions after it.
 struct Mirror {
     conn: ConnId,
     state: SessionState,
@@ -39,7 +39,7 @@ impl Mirror {
         }
     }
 
-    /// Compares with what somebody sees who comes now.
+    /// Compares with the snapshot of a client that subscribes now.
     fn check(&mut self, stage: &mut Stage, newcomer: ConnId) -> Value {
         self.read(stage);
         let fresh = Self::of(stage, newcomer).state;

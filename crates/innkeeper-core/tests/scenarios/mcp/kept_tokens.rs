@@ -1,4 +1,4 @@
-//! Tokens that are kept, and tokens that are refreshed (AUTH-04 to AUTH-07, T21).
+//! Tokens that are persisted, and tokens that are refreshed (AUTH-04 to AUTH-07, T21).
 
 use innkeeper_core::agent::Secret;
 use innkeeper_core::mcp::{ClientAuth, KeptToken, ServerFacts, TokenRefresh};
@@ -130,7 +130,7 @@ fn auth06_a_token_that_whoever_has_it_lost_is_not_said_to_be_there_and_the_next_
     assert_eq!(stage.server("top")["_meta"], json!({ "innkeeper.tools": 1 }));
     let answer = stage.signs_in_to(conn, RESOURCE, "", None);
     assert_eq!(error(&answer).0, -32602, "there is none to take back");
-    // Somebody signs in again before the loss of the first one is told once more.
+    // A user signs in again before the loss of the first token is reported once more.
     stage.does("top", sign_in(&[]));
     stage.request(conn, give());
     stage.reports("top", attempt, facts());
@@ -152,7 +152,7 @@ fn t21_a_token_is_refreshed_at_an_authorization_server_of_its_resource() {
         "{message}"
     );
     assert_eq!(stage.tokens(), []);
-    // Also when nobody asks any more, and the host was started anew.
+    // Also when no server asks any more, and the host was restarted.
     let now = stage.now;
     stage.core.restore_server_tokens(now, vec![kept("gone", None)]);
     stage.does("top", ready());

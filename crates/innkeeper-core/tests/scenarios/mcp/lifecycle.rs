@@ -1,4 +1,4 @@
-//! Servers start, run, fail, and are started and stopped by people and by switches.
+//! Servers start, run, fail, and are started and stopped by users and by toggles.
 
 use innkeeper_core::mcp::{ServerFacts, ServerIcon};
 use innkeeper_core::request::MoveDestination;
@@ -6,7 +6,7 @@ use innkeeper_core::request::MoveDestination;
 use super::*;
 use crate::customizations::in_session;
 
-/// The kinds of what a connection was told.
+/// The kinds of the actions that a connection got.
 fn kinds(told: &[Value]) -> Vec<String> {
     let kind = |action: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

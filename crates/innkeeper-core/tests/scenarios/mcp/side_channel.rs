@@ -1,4 +1,4 @@
-//! What clients say to servers on behalf of apps (MCP-13 to MCP-18).
+//! Messages of clients to servers on behalf of apps (MCP-13 to MCP-18).
 
 use innkeeper_core::mcp::{APP_METHODS, McpRequest, ServerList, ToServer};
 use innkeeper_core::{Principal, RequestId, Scope};

@@ -1,4 +1,4 @@
-//! Servers that want people to sign in (MCP-07 to MCP-11, AUTH).
+//! Servers that need users to sign in (MCP-07 to MCP-11, AUTH).
 
 use innkeeper_core::AgentEvent;
 use innkeeper_core::agent::{AuthReason, AuthRequirement, Contributor, Reply, Secret, ToolReply, ToolStart, ToolStep};
@@ -65,7 +65,7 @@ impl Stage {
         tokens.collect()
     }
 
-    /// What became of a token last.
+    /// The latest change of a token.
     pub fn last_change(&self) -> Option<&TokenChange> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Mcp(McpCommand::SetToken { change, .. }) => Some(change),
@@ -173,7 +173,7 @@ fn auth04_a_viewer_gives_no_tokens() {
     assert_eq!(error(&answer).0, -32009);
 }
 
-/// Somebody who may drive and not more.
+/// A client with the scope drive.
 pub fn driver(stage: &mut Stage, name: &str) -> ConnId {
     let conn = stage.connect_as(innkeeper_core::Principal::new(name, innkeeper_core::Scope::Drive));
     stage.initialize(conn, name, &["1.0.0"], &[]);
@@ -293,7 +293,7 @@ fn auth11_a_token_need_not_grant_again_what_the_last_one_granted() {
     stage.signs_in_to(conn, RESOURCE, TOKEN, Some(&["read", "list"]));
     stage.does("top", ready());
     stage.start_turn(conn, &chat, "t");
-    // What is shown is what to ask for: all of it.
+    // The error names all scopes to ask for.
     waits(&mut stage, requirement(&["read", "list", "write"]));
     let is_served = |stage: &Stage| {
         let mut heard = heard(stage).into_iter();
@@ -340,7 +340,7 @@ fn f17_a_token_that_cannot_be_remembered_is_not_handed_over() {
     assert_eq!(stage.tokens().len(), 1024);
 }
 
-/// A turn with a call of the server that waits for somebody to sign in.
+/// A turn with a call of the server that waits for a sign-in.
 fn waiting_call() -> (Stage, ConnId, String) {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.does("top", ready());

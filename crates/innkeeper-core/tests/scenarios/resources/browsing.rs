@@ -25,7 +25,7 @@ fn client(stage: &mut Stage, scope: Scope) -> (ConnId, Value) {
     (conn, answer["result"].clone())
 }
 
-/// The places that somebody who serves resources is told to stay in.
+/// The roots that the resource service is confined to.
 fn reaches(stage: &mut Stage, conn: ConnId, command: Command) -> Vec<Reach> {
     let id = RequestId::number(700);
     stage.handle(Input::Request { conn, id, command });
@@ -42,7 +42,7 @@ fn op(op: ResourceOp) -> Command {
     Command::Resource(Box::new(op))
 }
 
-/// What shows directories, and no content of any file.
+/// The commands that show directories, and no content of any file.
 fn looks() -> [Command; 3] {
     let uri = HOME.to_owned();
     [

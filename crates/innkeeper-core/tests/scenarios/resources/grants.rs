@@ -1,4 +1,4 @@
-//! Asking for places: what a client has already, and what becomes of what others asked for.
+//! Requests for access: what a client has already, and what becomes of the requests of others.
 
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::resource::GrantCommand;
@@ -68,7 +68,7 @@ fn res14_what_lies_in_a_place_of_ones_own_is_granted_already() {
         requested(&mut stage, admin).is_empty(),
         "nobody is bothered with any of it"
     );
-    // What is refused elsewhere can be asked for as it was named.
+    // A path that is refused elsewhere can be requested as it was named.
     let answer = ask(&mut stage, conn, "file:///tmp/a b", false);
     assert_eq!(error(&answer).0, -32009);
     let request = &answer["error"]["data"]["request"];

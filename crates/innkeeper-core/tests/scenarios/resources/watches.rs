@@ -1,5 +1,4 @@
-//! Watches: whoever no longer reaches what is watched hears no more of it, and with the last of them
-//! it ends.
+//! Watches: a client that loses access gets no more events, and the watch ends with the last client that has access.
 
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchSpec};
@@ -82,7 +81,7 @@ fn open(stage: &mut Stage, conn: ConnId, uri: &str) -> Watch {
     Watch { number: watch, channel }
 }
 
-/// Something changes; whether a connection hears of it.
+/// Changes the resource; returns whether a connection is notified.
 fn is_told(stage: &mut Stage, watch: &Watch, conn: ConnId) -> bool {
     stage.inbox(conn);
     let changes = vec![ResourceChange {
@@ -113,7 +112,7 @@ fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session_it_was_admitted_by
     assert_eq!(error(&stage.subscribe(conn, &watch.channel)).0, -32008);
 }
 
-/// Of several ways to a place one is enough: being an active client, or listening to a chat.
+/// One of several ways to have access is enough: being an active client, or subscribing to a chat.
 #[test]
 fn sec03_a_watch_goes_on_while_its_owner_has_another_way_to_the_place() {
     let mut stage = stage();
@@ -138,7 +137,7 @@ fn sec03_a_watch_that_nobody_listens_to_yet_ends_as_well() {
     assert!(is_released(&mut stage, &watch));
 }
 
-/// Each listener has to reach the place for itself; the watch is theirs who still do.
+/// Each subscriber needs access of its own; the watch belongs to those who still have it.
 #[test]
 fn sec03_wch06_others_who_reach_the_place_keep_the_watch() {
     let mut stage = stage();
@@ -180,13 +179,12 @@ fn wch07_sec03_a_client_that_comes_back_keeps_its_watch_until_it_leaves() {
     let answer = stage.reconnect(back, "c", seen, &[SESSION, &watch.channel]);
     assert!(answer.get("error").is_none(), "{answer}");
     assert!(is_told(&mut stage, &watch, back));
-    // It was made on a connection that is gone.
+    // It was created on a connection that has ended.
     stage.unsubscribe(back, SESSION);
     assert!(is_released(&mut stage, &watch));
 }
 
-/// Whoever asks for a watch and never subscribes leaves nothing behind (E-56), and neither does one whose
-/// answer got lost with the connection.
+/// A watch without a subscriber is released (E-56), and so is one whose answer got lost with the connection.
 #[test]
 fn wch07_a_watch_that_nobody_subscribes_to_is_released_when_its_lease_is_over() {
     for stays in [true, false] {
@@ -224,7 +222,7 @@ fn wch07_a_lease_ends_nothing_that_somebody_listens_to_and_a_listener_that_is_lo
     assert!(is_released(&mut stage, &watch));
 }
 
-/// Watches are counted by client, and the place of one that was released is free again.
+/// Watches are counted by client, and the slot of a released one is free again.
 #[test]
 fn wch07_sec04_a_lease_that_is_over_makes_room_for_another_watch() {
     let config = CoreConfig {
@@ -265,7 +263,7 @@ fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
         let watch = open(&mut stage, conn, GRANTED);
         let answer: Value = stage.subscribe(conn, &watch.channel);
         assert!(answer.get("error").is_none(), "{answer}");
-        // The watch was made on a connection that is gone meanwhile; another one has it.
+        // The watch was created on a connection that has ended; another one has it.
         let other = stage.connect();
         stage.initialize(other, "c", &["1.0.0"], &[&watch.channel]);
         stage.disconnect(conn);
@@ -285,7 +283,7 @@ fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
     }
 }
 
-/// Whether somebody may hear a watch does not depend on where in a list its session stands.
+/// Access to a watch does not depend on the position of its session in a list.
 #[test]
 fn sec03_wch04_a_watch_is_subscribed_to_after_what_admits_to_it() {
     let mut stage = stage();

@@ -1,4 +1,4 @@
-//! What sessions can be set up with, and what people are offered while they type.
+//! The settings of sessions, and completions while users type.
 
 use ahp_types::commands::{ResolveSessionConfigResult, SessionConfigCompletionsResult};
 use innkeeper_core::agent::{Choice, CommandInfo, Setting, SettingKind};
@@ -113,7 +113,7 @@ fn written_order(bytes: &str, after: &str, keys: &[&str]) -> Vec<usize> {
     keys.iter().map(place).collect()
 }
 
-// What sessions can be set up with.
+// The settings of sessions.
 
 #[test]
 fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_what_was_chosen() {
@@ -150,8 +150,8 @@ fn cmp05_what_cannot_be_resolved_is_named() {
     assert_eq!(error(&answer).0, -32002);
 }
 
-/// What the editor window of VS Code 1.139 and its Agents window send, with the values that they
-/// have by default and the ones that they remember from other hosts.
+/// The settings that the editor window of VS Code 1.139 and its Agents window send, with their default values and the
+/// ones that they remember from other hosts.
 #[test]
 fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
     let mut stage = stage(planner());
@@ -315,7 +315,7 @@ fn cmp06_choices_are_filtered_and_searches_are_looked_up() {
         ("zeal", "LOT", vec!["high"]),
         ("zeal", " Low", vec!["low"]),
         ("zeal", "x", vec![]),
-        // The seed of a search is what is shown before anybody has typed.
+        // The seed of a search is shown before the user has typed.
         ("branch", "", vec!["main"]),
         ("alias", "p", vec![]),
         ("autoApprove", "allow", vec!["autoApprove"]),
@@ -475,7 +475,7 @@ fn ses23_an_unchanged_setting_is_acknowledged_to_its_author_alone() {
     assert!(stage.actions(other).is_empty());
 }
 
-// What fits while people type.
+// Completions while users type.
 
 #[test]
 fn cmp01_completions_are_looked_up_for_a_chat_or_for_its_session() {

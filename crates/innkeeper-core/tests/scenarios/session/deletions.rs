@@ -62,7 +62,7 @@ fn ses37_a_deleted_session_is_not_there_and_its_names_are_taken() {
     stage.session(conn, "ahp-session:/two");
     let taken = stage.create_chat(conn, new_chat("ahp-session:/two", &chat));
     assert_eq!(error(&taken).0, -32010, "{taken}");
-    // A client that comes back is told that it is missing.
+    // A client that reconnects learns that it is missing.
     let seen = stage.core.seq().0;
     stage.disconnect(conn);
     let conn = stage.connect();
@@ -121,7 +121,7 @@ fn ses37_a_restored_session_joins_the_others_and_is_whole() {
 
 #[test]
 fn ses37_what_goes_for_good_goes_at_once() {
-    // A draft, what a policy chose, what a person wants gone, and where nothing is to be undone.
+    // A draft, the choice of a policy, a final deletion by a user, and a host without undo.
     for case in ["draft", "policy", "person", "setting"] {
         let config = CoreConfig {
             undo_delete_ms: if case == "setting" { 0 } else { DAY_MS },

@@ -1,4 +1,4 @@
-//! What the host can be set up with.
+//! The settings of the host.
 
 use ahp_types::state::{ConfigSchema, SessionModelInfo};
 use innkeeper_core::{AgentCommand, AgentProfile, CoreConfig, Effect, Principal, Scope};
@@ -112,7 +112,7 @@ fn root08_a_wrong_value_is_refused_and_named() {
             json!({ "silenceLimitMinutes": 1e300 }),
             "config.silenceLimitMinutes: must be between 0, which means never, and 525600",
         ),
-        // What does not exist here does not hide what is wrong beside it.
+        // An unknown setting does not hide an error in another one.
         (
             json!({ "customTerminalTool": true, "silenceLimitMinutes": -1 }),
             "config.silenceLimitMinutes: must be between 0, which means never, and 525600",
@@ -127,7 +127,7 @@ fn root08_a_wrong_value_is_refused_and_named() {
     assert_eq!(stage.state(ROOT), before);
 }
 
-/// VS Code tells every host its own 38 settings in seven actions when it connects.
+/// VS Code sends every host its own 38 settings in seven actions when it connects.
 #[test]
 fn root08_e51_settings_of_other_hosts_are_left_out_without_a_word_to_anybody_else() {
     let mut stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Who rewrites a system prompt, and how clients hear of it (SMT).
+//! Clients that rewrite a system prompt, and the fields by which clients see it (SMT).
 
 use innkeeper_core::agent::Section;
 use innkeeper_core::request::CreateSession;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// What every prompt here is made of.
+/// The sections of every prompt here.
 const PRESENT: [&str; 4] = ["identity", "tone", "guidelines", "unpublished"];
 
 fn writer() -> AgentProfile {

@@ -18,7 +18,7 @@ fn config() -> CoreConfig {
     }
 }
 
-/// A session in a directory, with somebody who listens to it and to the list.
+/// A session in a directory, with a subscriber to it and to the list.
 fn stage() -> (Stage, ConnId, String) {
     let mut stage = Stage::able(config());
     let conn = stage.client("c", &["ahp-root://"]);
@@ -29,7 +29,7 @@ fn stage() -> (Stage, ConnId, String) {
     stage.subscribe(conn, SESSION);
     let chat = innkeeper_core::uri::default_chat(SESSION);
     stage.subscribe(conn, &chat);
-    // Nobody lists a session in which nothing was said yet.
+    // A draft is in no list.
     stage.start_turn(conn, &chat, "t0");
     stage.ends(TurnEnd::Complete);
     stage.inbox(conn);

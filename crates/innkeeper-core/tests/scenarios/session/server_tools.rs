@@ -18,7 +18,7 @@ fn stage() -> (Stage, innkeeper_core::ConnId) {
     (stage, conn)
 }
 
-/// Who was asked for tools since somebody last looked.
+/// The agents that were asked for tools since the last call.
 fn asked(stage: &mut Stage) -> Vec<(ChannelId, String)> {
     let mut asked = Vec::new();
     stage.agent.retain(|effect| match effect {
@@ -72,7 +72,7 @@ fn the_agent_of_a_session_says_which_tools_it_offers_there() {
     assert!(stage.actions(conn).is_empty());
     stage.handle(listed("somebody-else", &["other"]));
     assert_eq!(names(&stage), ["read_file", "inn__ring"]);
-    // A server that is gone takes its tools along.
+    // The tools of a stopped server are removed.
     stage.handle(listed(provider, &["read_file"]));
     assert_eq!(names(&stage), ["read_file"]);
     stage.handle(listed(provider, &[]));

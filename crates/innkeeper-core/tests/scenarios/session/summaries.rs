@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The parameters of every summary change a connection heard of.
+/// The parameters of every summary change that a connection got.
 fn changes(stage: &mut Stage, conn: innkeeper_core::ConnId) -> Vec<Value> {
     let heard = stage.notifications(conn).into_iter();
     heard
@@ -250,7 +250,7 @@ fn ses15_the_end_of_a_turn_makes_a_session_and_its_chat_unread() {
         stage.dispatch(conn, &chat, seen, action);
         seen += 1;
         assert!(is_read(&stage, SESSION), "the one who writes has read it");
-        // Somebody looks at it while it runs.
+        // A client reads it while it runs.
         stage.dispatch(
             conn,
             &chat,

@@ -21,7 +21,7 @@ fn tidy_up(stage: &mut Stage, conn: ConnId, only_if: OnlyIf) -> Value {
     )
 }
 
-/// What somebody sees who chooses the session now.
+/// The condition for a clean-up that chooses the session now.
 fn seen(stage: &mut Stage, conn: ConnId, is_archived: bool) -> OnlyIf {
     let list = stage.list(conn, None, None);
     let modified: jiff::Timestamp = list["result"]["items"][0]["modifiedAt"]
@@ -68,7 +68,7 @@ fn tidying_up_spares_a_session_that_changed_since_it_was_chosen() {
         let chat = stage.listed_session(conn, SESSION);
         stage.pass(60_000);
         let chosen = seen(&mut stage, conn, false);
-        // Somebody comes, says something and goes, wherever the clock was set meanwhile (F8).
+        // A client connects, writes something and disconnects, wherever the clock was set meanwhile (F8).
         stage.now.wall += jiff::SignedDuration::from_hours(jump_hours);
         stage.start_turn(conn, &chat, "t");
         stage.ends(TurnEnd::Complete);

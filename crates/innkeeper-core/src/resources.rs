@@ -282,7 +282,7 @@ impl Host {
     /// an import may have another name, so the blob can be in any of them: its name identifies it.
     fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<Reach>, RpcError> {
         if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
-            let message = format!("{}: what the host keeps for a session can only be read", op.method());
+            let message = format!("{}: a blob of a session can only be read", op.method());
             return Err(permission_denied(message, None));
         }
         let seen = self.sessions_seen(conn);

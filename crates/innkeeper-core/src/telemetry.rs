@@ -106,7 +106,7 @@ impl Host {
             return Err(RpcError::needs_scope("reading the log", Scope::Admin, held));
         }
         if !self.config.serves_logs {
-            let message = format!("there is no channel {uri:?}: this host keeps its log to itself");
+            let message = format!("there is no channel {uri:?}: this host does not offer its log");
             return Err(RpcError::new(code::NOT_FOUND, message));
         }
         let level = level_of(uri).ok_or_else(|| no_such_log(uri))?;

@@ -129,8 +129,8 @@ impl Host {
             return None;
         }
         let message = format!(
-            "the agent {:?} is no longer on this host; what was said can be read, and the agent has to be set up \
-             again to go on",
+            "the agent {:?} is no longer on this host; the history can be read; configure the agent again to \
+             continue",
             session.state.provider
         );
         Some(Failure::new("agentMissing", message))

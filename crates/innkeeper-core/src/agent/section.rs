@@ -69,45 +69,33 @@ impl From<StandardSection> for Section {
 pub const STANDARD_SECTIONS: [StandardSection; 11] = [
     StandardSection {
         restricted: true,
-        ..standard("identity", "Identity", "Who the agent is and what it is for.")
+        ..standard("identity", "Identity", "The role of the agent.")
     },
-    standard("tone", "Tone", "How the agent talks to people."),
-    standard(
-        "tool_efficiency",
-        "Tool efficiency",
-        "How to get far with few tool calls.",
-    ),
+    standard("tone", "Tone", "The tone towards users."),
+    standard("tool_efficiency", "Tool efficiency", "How to work with few tool calls."),
     standard(
         "environment_context",
         "Environment",
-        "Where the agent works: system, directories, date.",
+        "The environment: system, directories, date.",
     ),
-    standard(
-        "code_change_rules",
-        "Rules for changes",
-        "What to heed when code is changed.",
-    ),
-    standard("guidelines", "Guidelines", "How to go about a task."),
+    standard("code_change_rules", "Rules for changes", "Rules for changing code."),
+    standard("guidelines", "Guidelines", "How to approach a task."),
     StandardSection {
         restricted: true,
-        ..standard("safety", "Safety", "What the agent must not do.")
+        ..standard("safety", "Safety", "Forbidden actions.")
     },
-    standard("tool_instructions", "Tools", "How to use the tools there are."),
+    standard("tool_instructions", "Tools", "How to use the tools."),
     standard(
         "custom_instructions",
         "Custom instructions",
-        "What the people and the project ask for.",
+        "Instructions of the users and the project.",
     ),
     standard(
         "runtime_instructions",
         "Runtime instructions",
-        "What holds for this session alone.",
+        "Instructions for this session alone.",
     ),
-    standard(
-        "last_instructions",
-        "Last instructions",
-        "What is said at the very end.",
-    ),
+    standard("last_instructions", "Last instructions", "The last instructions."),
 ];
 
 const fn standard(id: &'static str, label: &'static str, description: &'static str) -> StandardSection {

@@ -478,10 +478,10 @@ impl Decision {
             // No user was asked: a hook denied it.
             (_, Some(remark)) if self.by.is_none() => format!("this call was refused and did not run: {remark}"),
             (true, Some(remark)) => format!("the user skipped this call, so it did not run, and said: {remark}"),
-            (true, None) => "the user skipped this call, so it did not run; go on without it".to_owned(),
-            (false, Some(remark)) => format!("the person denied this call and said: {remark}"),
+            (true, None) => "the user skipped this call, so it did not run; continue without it".to_owned(),
+            (false, Some(remark)) => format!("the user denied this call and said: {remark}"),
             (false, None) => {
-                "the person denied this call and gave no reason; do not try the same again, ask or find another way"
+                "the user denied this call and gave no reason; do not try the same again, ask or find another way"
                     .to_owned()
             }
         }

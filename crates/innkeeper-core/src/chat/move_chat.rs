@@ -60,7 +60,7 @@ impl Host {
                 if self.is_full() {
                     let most = self.config.max_sessions;
                     return Err(conflict(format!(
-                        "this host keeps at most {most} sessions; dispose of some"
+                        "this host stores at most {most} sessions; dispose of some"
                     )));
                 }
                 self.move_out(cx, source, chat_id, &subtree)?

@@ -82,8 +82,7 @@ impl Host {
                 format!("{who} needs a token for {what}: {hint}; then resume this turn or send the message again")
             }
             None => format!(
-                "{who} needs a token for {what}, and nobody who takes part in this session has signed in to it; sign \
-                 in, then resume this turn or send the message again"
+                "{who} needs a token for {what}, and no client of this session has signed in to it; sign in, then resume this turn or send the message again"
             ),
         };
         for resource in missing {

@@ -71,5 +71,5 @@ fn changes_state(command: &Command) -> bool {
 
 /// The message for clients that try to change what cannot be persisted.
 pub(crate) fn read_only_message(reason: &str) -> String {
-    format!("the host can read but not write: {reason}; it tries again by itself, so try again when that is mended")
+    format!("the host can read but not write: {reason}; it retries automatically; try again when the problem is solved")
 }

@@ -43,11 +43,11 @@ fn check(session: &Session, uri: &str) -> Result<(), String> {
         let name = &agent.name;
         if !is_on {
             refusal = Some(format!(
-                "the agent {name:?} is switched off; switch it on, or choose another one"
+                "the agent {name:?} is disabled; enable it, or choose another one"
             ));
         } else if agent.disable_user_invocation == Some(true) && agent.disable_model_invocation == Some(true) {
             refusal = Some(format!(
-                "the agent {name:?} cannot be used at all: its file keeps it from people and from other agents; choose \
+                "the agent {name:?} cannot be used: its file allows neither users nor other agents to choose it; choose \
                  another one"
             ));
         } else if agent.disable_user_invocation == Some(true) {

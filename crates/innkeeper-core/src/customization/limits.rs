@@ -58,7 +58,7 @@ fn fit_containers(list: &mut Vec<Customization>, most: usize, room: &mut Room, l
     }
     if let (false, Some(last)) = (rest.is_empty(), list.last_mut()) {
         let message = format!(
-            "{} more plugins and directories after this one are left out, and not used: it is too much for one session",
+            "{} more plugins and directories after this one are left out and not used: the limit of one session is reached",
             rest.len()
         );
         degrade(last, message);
@@ -83,7 +83,7 @@ fn fit_children(entry: &mut Customization, room: &mut Room, left_out: &mut BTree
     left_out.extend(rest.iter().filter_map(child_id).map(str::to_owned));
     if !rest.is_empty() {
         let message = format!(
-            "{} of its {all} entries are left out, and not used: it is too much for one session",
+            "{} of its {all} entries are left out and not used: the limit of one session is reached",
             rest.len()
         );
         degrade(entry, message);

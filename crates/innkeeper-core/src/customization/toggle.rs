@@ -196,7 +196,7 @@ fn check_drive(before: &Enablement, enablement: &[CustomizationEnablement], scop
                 return needs(index, "deciding for all sessions");
             }
             CustomizationEnablement::Session { enabled: true } if !before.is_on_elsewhere() => {
-                return needs(index, "switching on what is off for more than this session");
+                return needs(index, "enabling what is disabled for more than this session");
             }
             _ => {}
         }

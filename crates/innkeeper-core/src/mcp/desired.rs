@@ -278,6 +278,6 @@ fn compare(
 fn too_many(most: usize) -> Failure {
     Failure::new(
         "tooManyServers",
-        format!("a session runs at most {most} MCP servers; switch off some that it does not need"),
+        format!("a session runs at most {most} MCP servers; disable some that it does not need"),
     )
 }

@@ -87,8 +87,8 @@ impl Host {
         }
         if !self.config.serves_mcp {
             return Err(format!(
-                "this host does not run MCP servers, so not {shown:?} either; session/customizationToggled decides \
-                 whether it is on"
+                "this host does not run MCP servers, so {shown:?} cannot start; session/customizationToggled enables or \
+                 disables it"
             ));
         }
         Ok(())
@@ -99,12 +99,12 @@ fn check_can_start(session: &Session, id: &str) -> Result<(), String> {
     let shown = shown(id);
     if !session.mcp.is_known {
         return Err(format!(
-            "id: the host is still looking for what starts {shown:?}; it starts by itself when that is found"
+            "id: the host is still discovering {shown:?}; it starts automatically"
         ));
     }
     if switched_off(session).contains(id) {
         return Err(format!(
-            "id: the MCP server {shown:?} is switched off, by itself or with its plugin; switch it on first"
+            "id: the MCP server {shown:?} or its plugin is disabled; enable it first"
         ));
     }
     Ok(())

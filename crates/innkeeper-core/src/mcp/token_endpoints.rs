@@ -22,11 +22,11 @@ pub(crate) fn check_endpoints(refresh: &TokenRefresh, authorization_servers: &[S
         };
         if !origin(endpoint).is_some_and(|origin| told.contains(&origin)) {
             let problem = match told.is_empty() {
-                true => "nobody has named an authorization server of this resource, so no token is sent there; \
+                true => "no MCP server has named an authorization server of this resource, so no token is sent there; \
                          leave the field out"
                     .to_owned(),
                 false => format!(
-                    "is no address of an authorization server that this resource named ({}); leave the field out if \
+                    "is not a URL of an authorization server that this resource named ({}); leave the field out if \
                      its tokens come from elsewhere",
                     told.join(", ")
                 ),

@@ -133,14 +133,14 @@ impl Host {
         match self.mcp.tokens.given.get(resource) {
             Some(given) if given.by != *client && !is_anybodys && self.is_here(&given.by) => Err(RpcError::new(
                 code::PERMISSION_DENIED,
-                "another client has signed in to this resource for the MCP servers of this host; while it is here, \
-                 only it or a connection with the scope admin can replace or take back its token",
+                "another client has signed in to this resource for the MCP servers of this host; while it is \
+                 connected, only it or a connection with the scope admin can replace or revoke its token",
             )),
             None if self.config.serves_mcp && self.mcp.tokens.given.len() >= MAX_RESOURCES => Err(RpcError::new(
                 code::CONFLICT,
                 format!(
-                    "MCP servers of this host have tokens for {MAX_RESOURCES} resources, and more are not kept; take \
-                     one back with an empty token first"
+                    "MCP servers of this host have tokens for {MAX_RESOURCES} resources, which is the limit; revoke \
+                     one with an empty token first"
                 ),
             )),
             Some(_) | None => Ok(()),

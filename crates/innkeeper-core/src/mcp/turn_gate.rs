@@ -113,7 +113,7 @@ impl Host {
 /// there are.
 fn awaited(session: &Session) -> Vec<&str> {
     if session.customizing.is_awaited() {
-        return vec!["what this session brings along"];
+        return vec!["the session's customizations"];
     }
     let servers = wire::servers(&session.state).map(|(_, server)| server);
     servers

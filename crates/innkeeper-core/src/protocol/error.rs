@@ -61,7 +61,7 @@ impl RpcError {
     pub fn session_not_found(uri: &str) -> Self {
         Self::new(
             code::SESSION_NOT_FOUND,
-            format!("there is no session or chat {uri:?} on this host; listSessions shows what exists"),
+            format!("there is no session or chat {uri:?} on this host; listSessions lists those that exist"),
         )
     }
 

@@ -7,10 +7,7 @@ const MAX_URI_BYTES: usize = 8192;
 pub(super) fn check_place(uri: &str) -> Result<(), String> {
     match uri.len() <= MAX_URI_BYTES {
         true => Ok(()),
-        false => Err(format!(
-            "has {} bytes, and a place has at most {MAX_URI_BYTES}",
-            uri.len()
-        )),
+        false => Err(format!("has {} bytes; the limit is {MAX_URI_BYTES}", uri.len())),
     }
 }
 

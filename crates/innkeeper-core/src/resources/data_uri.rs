@@ -24,7 +24,7 @@ pub fn decode(uri: &str) -> Result<(Vec<u8>, Option<String>), &'static str> {
     if is_base64 {
         parts.pop();
     }
-    let bytes = percent_decode(data).ok_or("its content is not percent-encoded as it should be")?;
+    let bytes = percent_decode(data).ok_or("its content is not valid percent-encoding")?;
     let bytes = if is_base64 {
         let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
         let bytes: Vec<u8> = bytes.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();

@@ -206,13 +206,13 @@ impl Host {
         }
         let message = match self.config.resource_requests {
             RequestPolicy::Deny => {
-                format!("{uri} is not granted: this host grants nothing beyond what it is set up with")
+                format!("{uri} is not granted: this host grants nothing beyond its configured roots")
             }
             RequestPolicy::Admin | RequestPolicy::Allow => {
                 self.grants.ask(grant);
                 format!(
-                    "{uri} is not granted yet: somebody with the admin scope has to allow it, as `innkeeper/allowResource` \
-                     does; try again then"
+                    "{uri} is not granted yet: a client with the admin scope has to allow it with \
+                     `innkeeper/allowResource`; then try again"
                 )
             }
         };

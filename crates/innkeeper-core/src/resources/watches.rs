@@ -232,7 +232,7 @@ impl Host {
         }
         Err(RpcError::new(
             code::PERMISSION_DENIED,
-            "this watch is about files that you may not reach; make one of your own",
+            "this watch is about files that this client has no access to; create another watch",
         ))
     }
 

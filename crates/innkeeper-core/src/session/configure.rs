@@ -63,7 +63,7 @@ pub(crate) fn host_settings(config: &CoreConfig) -> Vec<Setting> {
         id: SILENCE_LIMIT.to_owned(),
         title: "Minutes of silence".to_owned(),
         description: Some(
-            "A turn whose agent has said nothing for this many minutes is ended. 0 means never.".to_owned(),
+            "A turn whose agent has sent nothing for this many minutes is ended. 0 means never.".to_owned(),
         ),
         kind: SettingKind::Number,
         default: Some(minutes(config.silence_limit_ms)),
@@ -392,7 +392,7 @@ impl Host {
                 None if replaces && now.contains_key(id) => {
                     return Err(Problem::new(
                         id,
-                        format!("{fixed}; a replacement of all values has to keep it"),
+                        format!("{fixed}; a replacement of all values must contain it"),
                     ));
                 }
                 Some(_) | None => {}

@@ -64,7 +64,7 @@ impl Host {
         }
         if self.is_full() {
             let message = format!(
-                "this host keeps at most {} sessions; dispose of some",
+                "this host stores at most {} sessions; dispose of some",
                 self.config.max_sessions
             );
             return Err(RpcError::new(code::CONFLICT, message));

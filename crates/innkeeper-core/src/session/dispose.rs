@@ -37,7 +37,7 @@ impl Host {
         };
         if self.is_in_use(session_id) {
             let message =
-                format!("the session {uri:?} is in use; try again when nobody looks at it and nothing runs in it");
+                format!("the session {uri:?} is in use; try again when it has no subscribers and nothing runs in it");
             return Err(RpcError::new(code::CONFLICT, message));
         }
         // A client may have read the time from the store's order or from the summary.
@@ -46,7 +46,7 @@ impl Host {
         match only_if.refuses(modified_ms.unwrap_or(session.order_ms), session.is_archived()) {
             Some(why) => Err(RpcError::new(
                 code::CONFLICT,
-                format!("the session {uri:?} {why}; choose again if it is to go as it is now"),
+                format!("the session {uri:?} {why}; choose it again to dispose of it"),
             )),
             None => Ok(()),
         }
@@ -192,10 +192,10 @@ impl Host {
     /// Has the store undo a deletion. The session joins the others like one that was imported.
     pub(crate) fn undo_deletion(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: String) {
         let problem = if !self.storage.mode().has_store() {
-            Some("this host keeps no sessions, so it cannot restore any".to_owned())
+            Some("this host does not store sessions, so it cannot restore any".to_owned())
         } else if self.is_full() {
             let most = self.config.max_sessions;
-            Some(format!("this host keeps at most {most} sessions; dispose of some"))
+            Some(format!("this host stores at most {most} sessions; dispose of some"))
         } else {
             None
         };

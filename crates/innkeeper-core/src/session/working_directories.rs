@@ -88,11 +88,11 @@ impl Host {
             check_uri("replacement", &replaced.replacement)?;
             let Some(index) = position(session, &replaced.directory) else {
                 return Err("directory: is not one of the session's working directories; \
-                            perhaps somebody replaced it first"
+                            perhaps another client replaced it first"
                     .to_owned());
             };
             if index == 0 && capability.primary_replacement != Some(true) {
-                return Err("directory: this agent keeps its first directory for the whole session".to_owned());
+                return Err("directory: this agent cannot change its first directory during a session".to_owned());
             }
             self.check_at_rest(session)
         });
@@ -253,7 +253,7 @@ fn check_primary_removal(capability: &MultipleWorkingDirectoriesCapability) -> R
         );
     }
     if capability.immutable_primary == Some(true) {
-        return Err("directory: this agent keeps its first directory for the whole session".to_owned());
+        return Err("directory: this agent cannot change its first directory during a session".to_owned());
     }
     Ok(())
 }

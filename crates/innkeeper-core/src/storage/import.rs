@@ -17,10 +17,10 @@ impl Host {
     /// Asks the store to take a session in.
     pub(crate) fn import_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, text: String) {
         let problem = if !self.storage.mode().has_store() {
-            Some("this host keeps no sessions, so it cannot take any in".to_owned())
+            Some("this host does not store sessions, so it cannot import any".to_owned())
         } else if self.is_full() {
             let most = self.config.max_sessions;
-            Some(format!("this host keeps at most {most} sessions; dispose of some"))
+            Some(format!("this host stores at most {most} sessions; dispose of some"))
         } else {
             None
         };

@@ -295,8 +295,8 @@ impl Host {
     ) {
         let taken = |uri: &str, code| {
             let message = format!(
-                "{uri:?} is the name of something that was deleted; `innkeeper sessions restore` brings it back. Choose \
-                 another URI"
+                "{uri:?} belongs to a deleted session; choose another URI, or restore the session with `innkeeper \
+                 sessions restore`"
             );
             Err(RpcError::new(code, message))
         };
@@ -393,7 +393,7 @@ impl Host {
 pub(crate) fn unreadable(problem: &impl std::fmt::Display) -> RpcError {
     RpcError::new(
         code::INTERNAL_ERROR,
-        format!("what is stored cannot be read: {problem}; run `innkeeper doctor`"),
+        format!("the stored session cannot be read: {problem}; run `innkeeper doctor`"),
     )
 }
 

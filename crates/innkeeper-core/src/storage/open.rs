@@ -89,8 +89,8 @@ impl Host {
             Ok(restored) => restored,
             Err(problem) => {
                 warnings.push(format!(
-                    "{problem}; the host's settings, what was allowed for good in workspaces and what was switched there or \
-                     everywhere start anew"
+                    "{problem}; the host's settings, its permanent approvals and its shared enablement decisions are \
+                     reset"
                 ));
                 return;
             }

@@ -366,7 +366,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged(problem) | Self::Failed(problem) => f.write_str(problem),
-            Self::Deleted => f.write_str("it was deleted; `innkeeper sessions restore` brings it back"),
+            Self::Deleted => f.write_str("it was deleted; `innkeeper sessions restore` restores it"),
         }
     }
 }

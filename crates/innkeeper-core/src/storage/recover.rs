@@ -224,14 +224,14 @@ impl Host {
             .and_then(|session| self.agent_of(session))
             .is_some_and(|agent| agent.resumes_turns);
         let resumable = resumes && ran.is_empty() && chat.parent.is_none();
-        let mut message = "the host stopped while this turn was running; what the agent had said is kept".to_owned();
+        let mut message = "the host stopped while this turn was running; its output so far is preserved".to_owned();
         if !ran.is_empty() {
             message.push_str(&format!(
-                ". It was using {}, which may have done its work or part of it: look before you try again",
+                ". It was using {}, which may have done all or part of its work: check before you try again",
                 ran.join(", ")
             ));
         } else if resumable {
-            message.push_str(", and it can go on");
+            message.push_str(", and the turn can be resumed");
         } else {
             message.push_str("; send the message again");
         }

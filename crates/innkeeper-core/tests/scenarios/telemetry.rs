@@ -67,7 +67,7 @@ fn otl01_a_host_with_a_log_offers_it_and_nothing_else() {
     let answer = silent.subscribe(conn, WARN);
     let (code, message) = error(&answer);
     assert_eq!(code, -32008);
-    assert!(message.contains("keeps its log to itself"), "{message}");
+    assert!(message.contains("does not offer its log"), "{message}");
 }
 
 #[test]

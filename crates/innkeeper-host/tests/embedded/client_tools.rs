@@ -60,7 +60,7 @@ async fn tool11_people_are_asked_first_when_the_agent_says_so() {
             fixture.about(&call, complete("open")).await;
             "true open"
         } else {
-            "false the person denied this call and gave no reason; do not try the same again, ask or find another way"
+            "false the user denied this call and gave no reason; do not try the same again, ask or find another way"
         };
         assert_eq!(fixture.words().await, expected);
         fixture.client.assert_converged().await;

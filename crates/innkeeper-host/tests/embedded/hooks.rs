@@ -290,7 +290,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
         let expected = if script == "write" {
             "written, first was asked"
         } else {
-            "denied: the person denied this call and gave no reason; do not try the same again, ask or find another way"
+            "denied: the user denied this call and gave no reason; do not try the same again, ask or find another way"
         };
         assert_eq!(words, expected);
         fixture.client.assert_converged().await;

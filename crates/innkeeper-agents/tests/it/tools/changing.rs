@@ -129,7 +129,7 @@ async fn a_denied_change_writes_nothing_and_reports_the_reason() {
     harness.decide(&call, denial).await;
     let answer = harness.answer().await;
     assert!(answer.is_error);
-    assert_eq!(answer.text, "the person denied this call and said: keep it");
+    assert_eq!(answer.text, "the user denied this call and said: keep it");
     assert_eq!(harness.get("a.rs"), "one\n");
     assert_eq!(harness.shown()["status"], "cancelled");
     is_clean(&harness, &["a.rs"]);
@@ -337,7 +337,7 @@ async fn edit_errors_of_secret_files_need_confirmation() {
             .decide(&call, json!({ "approved": false, "reason": "denied" }))
             .await;
         let answer = harness.answer().await;
-        assert!(answer.text.contains("the person denied this call"), "{}", answer.text);
+        assert!(answer.text.contains("the user denied this call"), "{}", answer.text);
         assert!(!answer.text.contains(expected), "{}", answer.text);
         let answer = harness.approved(tool, input).await;
         assert!(answer.text.contains(expected), "{}", answer.text);

@@ -94,10 +94,7 @@ async fn a_denied_command_does_not_run_and_an_edited_one_runs_as_edited() {
     let call = harness.ask("run_command", command("touch mine")).await;
     let denial = json!({ "approved": false, "reason": "denied", "reasonMessage": "why?" });
     harness.decide(&call, denial).await;
-    assert_eq!(
-        harness.answer().await.text,
-        "the person denied this call and said: why?"
-    );
+    assert_eq!(harness.answer().await.text, "the user denied this call and said: why?");
     let call = harness.ask("run_command", command("touch mine")).await;
     let answer = harness.approve_edited(&call, &command("echo theirs").to_string()).await;
     assert!(

@@ -127,7 +127,7 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
         .find(|entry| !by_uri.contains_key(&entry.resource))
     {
         return Err(format!(
-            "the session {:?} lists the chat {:?}, which is not there",
+            "the session {:?} lists the chat {:?}, which is missing",
             stored.uri, lost.resource
         ));
     }
@@ -229,14 +229,14 @@ pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<EnablementStor
 fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
     if frame.first <= kept {
         return Err(format!(
-            "action {} on {:?} is partly in the document kept at {kept}",
+            "action {} on {:?} is partly in the document persisted at {kept}",
             frame.seq, frame.channel
         ));
     }
     let envelope: ActionEnvelope =
         serde_json::from_slice(envelope_of(frame)?).map_err(|error| unreadable(frame, &error.to_string()))?;
     if let StateAction::Unknown(_) = envelope.action {
-        return Err(unreadable(frame, "its type is not known to this version"));
+        return Err(unreadable(frame, "its type is unknown to this version"));
     }
     Ok(envelope)
 }

@@ -276,12 +276,12 @@ fn t24_who_may_only_drive_decides_for_its_session_and_switches_nothing_on_that_i
         (
             "q",
             json!([in_session(true)]),
-            "enablement[0]: switching on what is off",
+            "enablement[0]: enabling what is disabled",
         ),
         (
             "s",
             json!([in_session(true)]),
-            "enablement[0]: switching on what is off",
+            "enablement[0]: enabling what is disabled",
         ),
     ] {
         stage.toggle(guest, SESSION, id, enablement);

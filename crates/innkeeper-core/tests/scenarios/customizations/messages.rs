@@ -213,13 +213,10 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
         ),
         (
             agent_uri("closed"),
-            "message.agent.uri: the agent \"closed\" cannot be used at all",
+            "message.agent.uri: the agent \"closed\" cannot be used: its file",
         ),
-        (agent_uri("off"), "message.agent.uri: the agent \"off\" is switched off"),
-        (
-            agent_uri("gone"),
-            "message.agent.uri: the agent \"gone\" is switched off",
-        ),
+        (agent_uri("off"), "message.agent.uri: the agent \"off\" is disabled"),
+        (agent_uri("gone"), "message.agent.uri: the agent \"gone\" is disabled"),
         ("not a uri".to_owned(), "message.agent.uri: must be the URI of an agent"),
     ] {
         let started = choosing(&stage, "t", &agent);

@@ -195,8 +195,8 @@ fn cus_what_is_too_much_is_left_out_visibly_and_switched_off() {
         shown[1]["load"],
         json!({
             "kind": "degraded",
-            "message": "1 more plugins and directories after this one are left out, and not used: it is too much for one session; \
-                        1 of its 2 entries are left out, and not used: it is too much for one session",
+            "message": "1 more plugins and directories after this one are left out and not used: the limit of one session is reached; \
+                        1 of its 2 entries are left out and not used: the limit of one session is reached",
         })
     );
     stage.start_turn(conn, &chat, "t");

@@ -137,7 +137,7 @@ fn mcp04_what_cannot_be_done_is_refused_by_name() {
     stage.inbox(conn);
     stage.dispatch(conn, SESSION, 2, start("inner"));
     let refusal = stage.refusal(conn).expect("refused");
-    assert!(refusal.contains("\"inner\" is switched off"), "{refusal}");
+    assert!(refusal.contains("\"inner\" or its plugin is disabled"), "{refusal}");
     let mut stage = Stage::finding();
     let conn = stage.client("c", &[]);
     stage.session_in_workspace(conn, SESSION);
@@ -234,7 +234,7 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
     );
     stage.dispatch(conn, SESSION, 1, start("top"));
     let refusal = stage.refusal(conn).expect("refused");
-    assert!(refusal.contains("still looking"), "{refusal}");
+    assert!(refusal.contains("still discovering"), "{refusal}");
     stage.found(SESSION, two_servers());
     assert_eq!(stage.running(), ["top", "inner"]);
     assert!(stage.attempt("top") > first, "no life repeats a channel");

@@ -418,7 +418,7 @@ fn ses23_only_what_is_mutable_can_be_changed_later_and_the_rest_is_named() {
         ),
         (
             replaced("session", json!({ "zeal": "high" })),
-            "config.branch: was chosen when the session was created and cannot be changed now; a replacement of all values has to keep it",
+            "config.branch: was chosen when the session was created and cannot be changed now; a replacement of all values must contain it",
         ),
     ];
     for (action, expected) in cases {

@@ -57,7 +57,7 @@ fn ses25_directories_change_only_as_the_agent_can() {
         primary_replacement: Some(true),
     };
     let plain = || -> AgentProfile { agent("plain").into() };
-    let keeps = "directory: this agent keeps its first directory for the whole session";
+    let keeps = "directory: this agent cannot change its first directory during a session";
     let one = "this session's agent works in the directory it started in; create another session to work elsewhere";
     let cases = [
         (plain(), directory(SET, "file:///c"), Some(one)),
@@ -88,7 +88,9 @@ fn ses25_directories_change_only_as_the_agent_can() {
         (
             roamer(both.clone()),
             replacement("file:///none", "file:///c"),
-            Some("directory: is not one of the session's working directories; perhaps somebody replaced it first"),
+            Some(
+                "directory: is not one of the session's working directories; perhaps another client replaced it first",
+            ),
         ),
         (
             roamer(both),

@@ -67,7 +67,7 @@ async fn mcp12_what_people_deny_or_edit_is_denied_or_edited() {
     denied.decide(&call, false).await;
     assert_eq!(
         denied.words().await,
-        "failed: the person denied this call and gave no reason; do not try the same again, ask or find another way"
+        "failed: the user denied this call and gave no reason; do not try the same again, ask or find another way"
     );
     let inn = Inn::new();
     let edited = fixture(&inn).await;

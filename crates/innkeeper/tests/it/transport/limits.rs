@@ -52,7 +52,7 @@ async fn sessions_are_bounded() {
         .call("createSession", json!({ "channel": "ahp-session:/c" }))
         .await
         .expect_err("full");
-    assert_eq!(refused.message, "this host keeps at most 2 sessions; dispose of some");
+    assert_eq!(refused.message, "this host stores at most 2 sessions; dispose of some");
     raw.call("disposeSession", json!({ "channel": "ahp-session:/a" }))
         .await
         .expect("disposed");

@@ -194,7 +194,7 @@ async fn smt11_agents_publish_their_sections() {
     assert_eq!(restricted.len(), 2);
     assert_eq!(
         *restricted[0],
-        json!({ "id": "identity", "label": "Identity", "description": "Who the agent is and what it is for.",
+        json!({ "id": "identity", "label": "Identity", "description": "The role of the agent.",
             "restricted": true })
     );
     assert_eq!(restricted[1]["id"], "safety");

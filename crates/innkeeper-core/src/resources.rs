@@ -192,7 +192,7 @@ impl ResourceOp {
 
 /// A root that a client may access: a file, or a directory with everything in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reach {
+pub struct AllowedRoot {
     /// Its URI.
     pub uri: String,
     /// Whether the client may also write there.
@@ -280,14 +280,14 @@ impl Host {
     ///
     /// The URI names the session that the blob was first stored for. A chat takes its blobs along when it moves, and
     /// an import may have another name, so the blob can be in any of them: its name identifies it.
-    fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<Reach>, RpcError> {
+    fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<AllowedRoot>, RpcError> {
         if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
             let message = format!("{}: a blob of a session can only be read", op.method());
             return Err(permission_denied(message, None));
         }
         let seen = self.sessions_seen(conn);
         let uris = seen.iter().filter_map(|id| self.channels.get(*id));
-        let reaches = uris.map(|channel| Reach {
+        let reaches = uris.map(|channel| AllowedRoot {
             uri: channel.uri.to_string(),
             write: false,
             exact: true,
@@ -296,7 +296,7 @@ impl Host {
     }
 
     /// Whether a blob can be stored for a session: the session must exist, or the blob would never be removed.
-    fn check_keep(&self, keep: &KeepContent) -> Result<Vec<Reach>, RpcError> {
+    fn check_keep(&self, keep: &KeepContent) -> Result<Vec<AllowedRoot>, RpcError> {
         let session = self.channels.find(&keep.session);
         match session.is_some_and(|id| self.sessions.contains_key(&id)) {
             true => Ok(Vec::new()),
@@ -306,7 +306,7 @@ impl Host {
 
     /// Everything that the client on a connection may reach right now: what the configuration opens,
     /// where the sessions work that it listens to or takes part in, and what was granted to it.
-    pub(crate) fn reaches(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
+    pub(crate) fn reaches(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
         let Some(connection) = self.conns.get(&conn) else {
             return Vec::new();
         };
@@ -363,13 +363,13 @@ impl Host {
 }
 
 /// Adds a root; one that exists already may become writable.
-fn add(reaches: &mut Vec<Reach>, uri: &str, write: bool, exact: bool) {
+fn add(reaches: &mut Vec<AllowedRoot>, uri: &str, write: bool, exact: bool) {
     match reaches
         .iter_mut()
         .find(|reach| reach.uri == uri && reach.exact == exact)
     {
         Some(known) => known.write |= write,
-        None => reaches.push(Reach {
+        None => reaches.push(AllowedRoot {
             uri: uri.to_owned(),
             write,
             exact,

@@ -11,7 +11,7 @@ use crate::customization::Wanted;
 use crate::ids::{ChannelId, ConnId};
 use crate::mcp::{ToServer, TokenChange, WantedServers};
 use crate::protocol::request::RequestId;
-use crate::resources::{Reach, ResourceOp, VisibleSessions, WatchSpec};
+use crate::resources::{AllowedRoot, ResourceOp, VisibleSessions, WatchSpec};
 
 /// A command to the store of blobs.
 #[derive(Debug)]
@@ -227,7 +227,7 @@ pub enum ResourceCommand {
         /// The operation.
         op: Box<ResourceOp>,
         /// The roots that the client may use.
-        reaches: Vec<Reach>,
+        reaches: Vec<AllowedRoot>,
         /// The sessions whose customizations it may read besides.
         sight: VisibleSessions,
     },
@@ -242,7 +242,7 @@ pub enum ResourceCommand {
         /// The resources to watch.
         spec: Box<WatchSpec>,
         /// The roots that the client may use.
-        reaches: Vec<Reach>,
+        reaches: Vec<AllowedRoot>,
     },
     /// Close a watch.
     CloseWatch {

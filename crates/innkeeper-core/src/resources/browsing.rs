@@ -5,7 +5,7 @@
 //! the working directories of its sessions, in the configured roots and in its grants. The resource service still
 //! confines every request: the host's own tokens and keys are never listed.
 
-use super::{Reach, add};
+use super::{AllowedRoot, add};
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host};
 use crate::ids::ConnId;
@@ -26,7 +26,7 @@ pub enum BrowsePolicy {
 impl Host {
     /// The roots that the client on a connection may list, resolve and watch: its allowed roots, and everything if it
     /// may browse.
-    pub(super) fn reaches_to_browse(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
+    pub(super) fn reaches_to_browse(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
         let mut reaches = self.reaches(cx, conn);
         if self.may_browse(conn) {
             add(&mut reaches, EVERYTHING, false, false);

@@ -11,7 +11,7 @@ use ahp_types::errors::PermissionDeniedErrorData;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Reach;
+use super::AllowedRoot;
 use super::containment::{check_place, is_within};
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
@@ -181,7 +181,7 @@ impl Host {
             return Err(RpcError::needs_scope("writing", Scope::Drive, scope));
         }
         let has = self.reaches(cx, conn);
-        let has_it = |reach: &Reach| is_within(uri, &reach.uri) && (reach.write || !write);
+        let has_it = |reach: &AllowedRoot| is_within(uri, &reach.uri) && (reach.write || !write);
         if has.iter().any(has_it) {
             return Ok(json!({}));
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 pub use innkeeper_core::content;
 use innkeeper_core::content::ContentUri;
-use innkeeper_core::resource::{KeepContent, Reach};
+use innkeeper_core::resource::{AllowedRoot, KeepContent};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::RwLock;
@@ -201,7 +201,7 @@ pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
 ///
 /// A session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
 /// another session has under the same name is the same.
-pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> Result<Content, ResourceError> {
+pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[AllowedRoot]) -> Result<Content, ResourceError> {
     let (first, name) = match ContentUri::parse(uri) {
         Some(ContentUri::Inline(bytes)) => {
             let content_type = match std::str::from_utf8(&bytes) {
@@ -218,8 +218,8 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> 
             return Err(ResourceError::NotFound(problem));
         }
     };
-    let is_first = |session: &&Reach| first.as_ref().is_some_and(|first| session.uri == *first);
-    let (named, others): (Vec<&Reach>, Vec<&Reach>) = seen.iter().partition(is_first);
+    let is_first = |session: &&AllowedRoot| first.as_ref().is_some_and(|first| session.uri == *first);
+    let (named, others): (Vec<&AllowedRoot>, Vec<&AllowedRoot>) = seen.iter().partition(is_first);
     let is_seen = if first.is_some() {
         !named.is_empty()
     } else {

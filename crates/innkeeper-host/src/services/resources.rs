@@ -20,7 +20,7 @@ use crate::main_loop::Message;
 
 pub use content_type::content_type;
 pub use innkeeper_core::resource::{
-    BrowsePolicy, ChangeKind, Reach, RequestPolicy, ResourceChange, ResourceRoot, Transfer, WatchSpec, Write,
+    AllowedRoot, BrowsePolicy, ChangeKind, RequestPolicy, ResourceChange, ResourceRoot, Transfer, WatchSpec, Write,
     WriteMode, is_of_mcp_server,
 };
 
@@ -36,31 +36,36 @@ pub trait Resources: Send + Sync + 'static {
     }
 
     /// Reads a file of at most `most` bytes.
-    async fn read(&self, reaches: &[Reach], uri: &str, most: usize) -> Result<Content, ResourceError>;
+    async fn read(&self, reaches: &[AllowedRoot], uri: &str, most: usize) -> Result<Content, ResourceError>;
 
     /// Writes a file; a concurrent reader finds the old one or the new one, whole.
-    async fn write(&self, reaches: &[Reach], write: Write) -> Result<(), ResourceError>;
+    async fn write(&self, reaches: &[AllowedRoot], write: Write) -> Result<(), ResourceError>;
 
     /// Lists a directory.
-    async fn list(&self, reaches: &[Reach], uri: &str) -> Result<Vec<Entry>, ResourceError>;
+    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<Entry>, ResourceError>;
 
     /// Copies a file or a directory.
-    async fn copy(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError>;
+    async fn copy(&self, reaches: &[AllowedRoot], transfer: Transfer) -> Result<(), ResourceError>;
 
     /// Moves a file or a directory.
-    async fn rename(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError>;
+    async fn rename(&self, reaches: &[AllowedRoot], transfer: Transfer) -> Result<(), ResourceError>;
 
     /// Deletes a file or a directory; one that is not empty only if `recursive`.
-    async fn delete(&self, reaches: &[Reach], uri: &str, recursive: bool) -> Result<(), ResourceError>;
+    async fn delete(&self, reaches: &[AllowedRoot], uri: &str, recursive: bool) -> Result<(), ResourceError>;
 
     /// Says what is there; a link stands for what it leads to only if `follow`.
-    async fn resolve(&self, reaches: &[Reach], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError>;
+    async fn resolve(&self, reaches: &[AllowedRoot], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError>;
 
     /// Makes a directory and those it is in; one that is there is fine.
-    async fn make_directory(&self, reaches: &[Reach], uri: &str) -> Result<(), ResourceError>;
+    async fn make_directory(&self, reaches: &[AllowedRoot], uri: &str) -> Result<(), ResourceError>;
 
     /// Watches a file or a directory until what it returns is dropped.
-    async fn watch(&self, reaches: &[Reach], spec: &WatchSpec, changes: ChangeSink) -> Result<Watching, ResourceError>;
+    async fn watch(
+        &self,
+        reaches: &[AllowedRoot],
+        spec: &WatchSpec,
+        changes: ChangeSink,
+    ) -> Result<Watching, ResourceError>;
 }
 
 /// The content of a resource.
@@ -246,39 +251,39 @@ impl Resources for NoResources {
         false
     }
 
-    async fn read(&self, _: &[Reach], _: &str, _: usize) -> Result<Content, ResourceError> {
+    async fn read(&self, _: &[AllowedRoot], _: &str, _: usize) -> Result<Content, ResourceError> {
         Self::nothing()
     }
 
-    async fn write(&self, _: &[Reach], _: Write) -> Result<(), ResourceError> {
+    async fn write(&self, _: &[AllowedRoot], _: Write) -> Result<(), ResourceError> {
         Self::nothing()
     }
 
-    async fn list(&self, _: &[Reach], _: &str) -> Result<Vec<Entry>, ResourceError> {
+    async fn list(&self, _: &[AllowedRoot], _: &str) -> Result<Vec<Entry>, ResourceError> {
         Self::nothing()
     }
 
-    async fn copy(&self, _: &[Reach], _: Transfer) -> Result<(), ResourceError> {
+    async fn copy(&self, _: &[AllowedRoot], _: Transfer) -> Result<(), ResourceError> {
         Self::nothing()
     }
 
-    async fn rename(&self, _: &[Reach], _: Transfer) -> Result<(), ResourceError> {
+    async fn rename(&self, _: &[AllowedRoot], _: Transfer) -> Result<(), ResourceError> {
         Self::nothing()
     }
 
-    async fn delete(&self, _: &[Reach], _: &str, _: bool) -> Result<(), ResourceError> {
+    async fn delete(&self, _: &[AllowedRoot], _: &str, _: bool) -> Result<(), ResourceError> {
         Self::nothing()
     }
 
-    async fn resolve(&self, _: &[Reach], _: &str, _: bool) -> Result<ResourceInfo, ResourceError> {
+    async fn resolve(&self, _: &[AllowedRoot], _: &str, _: bool) -> Result<ResourceInfo, ResourceError> {
         Self::nothing()
     }
 
-    async fn make_directory(&self, _: &[Reach], _: &str) -> Result<(), ResourceError> {
+    async fn make_directory(&self, _: &[AllowedRoot], _: &str) -> Result<(), ResourceError> {
         Self::nothing()
     }
 
-    async fn watch(&self, _: &[Reach], _: &WatchSpec, _: ChangeSink) -> Result<Watching, ResourceError> {
+    async fn watch(&self, _: &[AllowedRoot], _: &WatchSpec, _: ChangeSink) -> Result<Watching, ResourceError> {
         Self::nothing()
     }
 }

@@ -1,6 +1,6 @@
 //! Looking for a directory to work in: where clients start, and what they see without asking first.
 
-use innkeeper_core::resource::{BrowsePolicy, Reach, ResourceOp, WatchSpec};
+use innkeeper_core::resource::{AllowedRoot, BrowsePolicy, ResourceOp, WatchSpec};
 use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn client(stage: &mut Stage, scope: Scope) -> (ConnId, Value) {
 }
 
 /// The roots that the resource service is confined to.
-fn reaches(stage: &mut Stage, conn: ConnId, command: Command) -> Vec<Reach> {
+fn reaches(stage: &mut Stage, conn: ConnId, command: Command) -> Vec<AllowedRoot> {
     let id = RequestId::number(700);
     stage.handle(Input::Request { conn, id, command });
     match stage.agent.pop() {
@@ -67,7 +67,7 @@ fn res01_an_admin_looks_everywhere_and_reads_nothing_without_asking() {
     assert_eq!(told["defaultDirectory"], HOME);
     for command in looks() {
         let reaches = reaches(&mut stage, conn, command);
-        let everything = Reach {
+        let everything = AllowedRoot {
             uri: "file:///".to_owned(),
             write: false,
             exact: false,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::resource::{Reach, ResourceOp, VisibleSessions};
+use innkeeper_core::resource::{AllowedRoot, ResourceOp, VisibleSessions};
 
 use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::customizations::{CustomizationSet, Look, Shown};
@@ -73,7 +73,7 @@ async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: us
     match (op, shown) {
         (op, Shown::Here(here)) => {
             // Exact: should something on the way become a link, it leads nowhere.
-            let reach = [Reach {
+            let reach = [AllowedRoot {
                 uri: here.clone(),
                 write: false,
                 exact: true,

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
+use innkeeper_core::resource::{AllowedRoot, Encoding, ResourceOp, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_kept_content;
 use innkeeper_core::{ConnId, Input, Outgoing, RequestId, ResourceCommand, RpcError, Scope};
@@ -242,7 +242,7 @@ impl ResourceRequests {
         request: OpenRequest,
         watch: u64,
         spec: Box<WatchSpec>,
-        reaches: Vec<Reach>,
+        reaches: Vec<AllowedRoot>,
     ) {
         let sink = ChangeSink::new(watch, handles.weak_inbox());
         let resources = Arc::clone(&self.resources);
@@ -295,7 +295,7 @@ impl ResourceRequests {
 struct ResourceOperation {
     op: ResourceOp,
     /// The places that the client may reach.
-    reaches: Vec<Reach>,
+    reaches: Vec<AllowedRoot>,
     /// The customizations that the client sees, and may read.
     sets: VisibleSets,
     /// Learns of changes, so that the next message uses them.
@@ -334,7 +334,7 @@ fn rpc_error(error: ResourceError) -> RpcError {
 async fn carry_out(
     resources: &dyn Resources,
     contents: &dyn Contents,
-    reaches: &[Reach],
+    reaches: &[AllowedRoot],
     op: ResourceOp,
     most: usize,
 ) -> Result<Vec<u8>, ResourceError> {

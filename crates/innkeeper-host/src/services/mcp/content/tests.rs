@@ -21,7 +21,7 @@ fn tool() -> McpTool {
 
 /// Reads for a client that sees the session.
 async fn read(store: &MemoryContents, uri: &str) -> Result<Content, ResourceError> {
-    let seen = innkeeper_core::resource::Reach {
+    let seen = innkeeper_core::resource::AllowedRoot {
         uri: "ahp-session:/s".to_owned(),
         write: false,
         exact: true,

@@ -227,7 +227,7 @@ impl Host {
             _ => false,
         };
         if of_mcp_server && self.config.serves_mcp {
-            let (sessions, id) = (self.sessions_seen(conn), id.clone());
+            let (sessions, id) = (self.visible_sessions(conn), id.clone());
             return cx.emit(McpCommand::ReadResource { conn, id, op, sessions });
         }
         let kept = match &*op {
@@ -251,11 +251,11 @@ impl Host {
             return cx.answer(conn, id, Err(error));
         }
         let reaches = match &*op {
-            ResourceOp::List { .. } | ResourceOp::Resolve { .. } => self.reaches_to_browse(cx, conn),
-            _ => self.reaches(cx, conn),
+            ResourceOp::List { .. } | ResourceOp::Resolve { .. } => self.browsable_roots(cx, conn),
+            _ => self.allowed_roots(cx, conn),
         };
         let sight = match op.scope() {
-            Scope::View => self.sight(conn),
+            Scope::View => self.visibility(conn),
             // A resource that a session shows can be read, not changed.
             Scope::Drive | Scope::Admin => VisibleSessions::default(),
         };
@@ -268,10 +268,10 @@ impl Host {
         });
     }
 
-    fn sight(&self, conn: ConnId) -> VisibleSessions {
+    fn visibility(&self, conn: ConnId) -> VisibleSessions {
         let scope = self.conns.get(&conn).map(|connection| connection.principal.scope);
         VisibleSessions {
-            sessions: self.sessions_seen(conn),
+            sessions: self.visible_sessions(conn),
             drives: scope >= Some(Scope::Drive),
         }
     }
@@ -285,7 +285,7 @@ impl Host {
             let message = format!("{}: a blob of a session can only be read", op.method());
             return Err(permission_denied(message, None));
         }
-        let seen = self.sessions_seen(conn);
+        let seen = self.visible_sessions(conn);
         let uris = seen.iter().filter_map(|id| self.channels.get(*id));
         let reaches = uris.map(|channel| AllowedRoot {
             uri: channel.uri.to_string(),
@@ -306,7 +306,7 @@ impl Host {
 
     /// Everything that the client on a connection may reach right now: what the configuration opens,
     /// where the sessions work that it listens to or takes part in, and what was granted to it.
-    pub(crate) fn reaches(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
+    pub(crate) fn allowed_roots(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
         let Some(connection) = self.conns.get(&conn) else {
             return Vec::new();
         };
@@ -318,7 +318,11 @@ impl Host {
         for root in &self.config.resource_roots {
             add(&mut reaches, &root.uri, writes && root.write, false);
         }
-        for session in self.sessions_seen(conn).iter().filter_map(|id| self.sessions.get(id)) {
+        for session in self
+            .visible_sessions(conn)
+            .iter()
+            .filter_map(|id| self.sessions.get(id))
+        {
             for directory in session.state.working_directories.iter().flatten() {
                 add(&mut reaches, directory, writes, false);
             }
@@ -331,7 +335,7 @@ impl Host {
     }
 
     /// The sessions that the client on a connection uses, each once.
-    fn sessions_seen(&self, conn: ConnId) -> Vec<ChannelId> {
+    fn visible_sessions(&self, conn: ConnId) -> Vec<ChannelId> {
         let Some(connection) = self.conns.get(&conn) else {
             return Vec::new();
         };

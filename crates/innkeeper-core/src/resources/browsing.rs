@@ -26,8 +26,8 @@ pub enum BrowsePolicy {
 impl Host {
     /// The roots that the client on a connection may list, resolve and watch: its allowed roots, and everything if it
     /// may browse.
-    pub(super) fn reaches_to_browse(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
-        let mut reaches = self.reaches(cx, conn);
+    pub(super) fn browsable_roots(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<AllowedRoot> {
+        let mut reaches = self.allowed_roots(cx, conn);
         if self.may_browse(conn) {
             add(&mut reaches, EVERYTHING, false, false);
         }

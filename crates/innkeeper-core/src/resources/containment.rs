@@ -4,7 +4,7 @@
 const MAX_URI_BYTES: usize = 8192;
 
 /// Checks that a URI can be remembered as a root.
-pub(super) fn check_place(uri: &str) -> Result<(), String> {
+pub(super) fn check_root(uri: &str) -> Result<(), String> {
     match uri.len() <= MAX_URI_BYTES {
         true => Ok(()),
         false => Err(format!("has {} bytes; the limit is {MAX_URI_BYTES}", uri.len())),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::AllowedRoot;
-use super::containment::{check_place, is_within};
+use super::containment::{check_root, is_within};
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT};
@@ -173,14 +173,14 @@ impl Host {
         if !self.config.serves_resources {
             return Err(RpcError::method_not_found("resourceRequest"));
         }
-        check_place(uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
-        let Some((client, principal, scope)) = self.who(conn) else {
+        check_root(uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
+        let Some((client, principal, scope)) = self.identity(conn) else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
         if write && scope < Scope::Drive {
             return Err(RpcError::needs_scope("writing", Scope::Drive, scope));
         }
-        let has = self.reaches(cx, conn);
+        let has = self.allowed_roots(cx, conn);
         let has_it = |reach: &AllowedRoot| is_within(uri, &reach.uri) && (reach.write || !write);
         if has.iter().any(has_it) {
             return Ok(json!({}));
@@ -234,7 +234,7 @@ impl Host {
                 Ok(json!({ "granted": granted, "requested": asked }))
             }
             GrantCommand::Allow(allow) => {
-                check_place(&allow.uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
+                check_root(&allow.uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
                 let Some(client) = self.clients.get(&allow.client) else {
                     let problem = "no such client is connected or remembered";
                     return Err(RpcError::invalid_params("clientId", problem));
@@ -267,7 +267,7 @@ impl Host {
         now_ms.saturating_add(i64::try_from(self.config.resource_grant_ms).unwrap_or(i64::MAX))
     }
 
-    pub(super) fn who(&self, conn: ConnId) -> Option<(ClientId, String, Scope)> {
+    pub(super) fn identity(&self, conn: ConnId) -> Option<(ClientId, String, Scope)> {
         let connection = self.conns.get(&conn)?;
         match &connection.phase {
             Phase::Ready { client, .. } => {

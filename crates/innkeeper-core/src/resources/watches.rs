@@ -121,18 +121,18 @@ impl Host {
             id: id.clone(),
             watch,
             spec,
-            reaches: self.reaches_to_browse(cx, conn),
+            reaches: self.browsable_roots(cx, conn),
         });
     }
 
     /// Whether the client on a connection may have one more. Counted by client, so that a new connection does not
     /// give more, and by principal, because a client chooses its id.
     fn check_watch_count(&self, conn: ConnId) -> Result<(), String> {
-        let Some((client, principal, _)) = self.who(conn) else {
+        let Some((client, principal, _)) = self.identity(conn) else {
             return Ok(());
         };
         let openers = self.watches.opening.iter();
-        let openers = openers.filter_map(|(_, by)| self.who(*by).map(|(client, _, _)| client));
+        let openers = openers.filter_map(|(_, by)| self.identity(*by).map(|(client, _, _)| client));
         let owners = self.watches.by_channel.values().map(|watch| watch.owner.clone());
         let (mut of_client, mut of_principal) = (0, 0);
         for owner in openers.chain(owners) {
@@ -168,7 +168,7 @@ impl Host {
             Ok(admitted_by) => admitted_by,
             Err(error) => return cx.answer(conn, id, Err(error)),
         };
-        let Some((owner, _, _)) = self.who(conn) else {
+        let Some((owner, _, _)) = self.identity(conn) else {
             // The client that could subscribe has disconnected.
             return cx.emit(ResourceCommand::CloseWatch { watch: number });
         };
@@ -225,8 +225,8 @@ impl Host {
         let Some(watch) = self.watches.by_channel.get(&channel) else {
             return Ok(());
         };
-        let reaches = self.reaches_to_browse(now, conn);
-        let is_owner = self.who(conn).is_some_and(|(client, _, _)| client == watch.owner);
+        let reaches = self.browsable_roots(now, conn);
+        let is_owner = self.identity(conn).is_some_and(|(client, _, _)| client == watch.owner);
         if is_owner || reaches.iter().any(|reach| reach.uri == watch.admitted_by) {
             return Ok(());
         }
@@ -291,8 +291,8 @@ impl Host {
         let listening = self.channels.get(channel).map(|entry| entry.listeners());
         let mut heirs = Vec::new();
         for conn in listening.unwrap_or_default() {
-            match self.who(conn) {
-                Some((client, _, _)) if self.keeps_reach(cx, &client, &uri) => heirs.push(client),
+            match self.identity(conn) {
+                Some((client, _, _)) if self.has_access(cx, &client, &uri) => heirs.push(client),
                 Some((client, _, _)) => {
                     if let Some(connection) = self.conns.get_mut(&conn) {
                         connection.subscriptions.remove(&channel);
@@ -305,7 +305,7 @@ impl Host {
                 None => {}
             }
         }
-        if self.keeps_reach(cx, &owner, &uri) {
+        if self.has_access(cx, &owner, &uri) {
             return;
         }
         match heirs.into_iter().next() {
@@ -322,10 +322,10 @@ impl Host {
 
     /// Whether a client has access to a root on one of its connections. A client in its grace period keeps its
     /// access.
-    fn keeps_reach(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
+    fn has_access(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
         match self.clients.get(client).map(|client| &client.presence) {
             Some(Presence::Active(transports)) => {
-                let mut reaches = transports.iter().flat_map(|conn| self.reaches_to_browse(cx, conn));
+                let mut reaches = transports.iter().flat_map(|conn| self.browsable_roots(cx, conn));
                 reaches.any(|reach| reach.uri == uri)
             }
             Some(Presence::Grace(_)) => true,

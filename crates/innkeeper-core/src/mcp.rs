@@ -71,18 +71,18 @@ impl Mcp {
 
 /// Everything that a session wants of MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedServers {
+pub struct ServersToRun {
     /// The session's URI.
     pub session_uri: Arc<str>,
     /// The working directories of the session, as URIs: the answer to a server that asks for roots.
     pub roots: Vec<String>,
     /// The servers that are to run, in the order of the session's customizations.
-    pub servers: Vec<WantedServer>,
+    pub servers: Vec<ServerToRun>,
 }
 
 /// A server that is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedServer {
+pub struct ServerToRun {
     /// The id of its customization.
     pub id: String,
     /// The number of this start. A new number means that the server has to start again, whatever its status is;

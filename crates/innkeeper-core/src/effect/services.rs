@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::agent::CommandInfo;
 use crate::customization::Wanted;
 use crate::ids::{ChannelId, ConnId};
-use crate::mcp::{ToServer, TokenChange, WantedServers};
+use crate::mcp::{ServersToRun, ToServer, TokenChange};
 use crate::protocol::request::RequestId;
 use crate::resources::{AllowedRoot, ResourceOp, VisibleSessions, WatchSpec};
 
@@ -126,7 +126,7 @@ pub enum McpCommand {
         /// The session.
         session: ChannelId,
         /// The servers.
-        wanted: Box<WantedServers>,
+        wanted: Box<ServersToRun>,
     },
     /// Release the MCP servers of a session that has left memory.
     ReleaseServers {

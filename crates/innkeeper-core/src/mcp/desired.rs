@@ -11,7 +11,7 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{McpServerCustomization, McpServerState};
 
 use super::wire;
-use super::{WantedServer, WantedServers};
+use super::{ServerToRun, ServersToRun};
 use crate::agent::Failure;
 use crate::core::{Cx, Host, Timer, never};
 use crate::customization::switched_off;
@@ -29,7 +29,7 @@ pub struct SessionServers {
     /// Until when turns wait for those that were started last, on the monotonic clock.
     pub(super) blocks_until_ms: u64,
     /// The servers that were last asked for.
-    asked: Option<Box<WantedServers>>,
+    asked: Option<Box<ServersToRun>>,
 }
 
 /// One server.
@@ -230,7 +230,7 @@ fn compare(
     off: &BTreeSet<String>,
     most: usize,
     next_attempt: &mut u64,
-) -> (Vec<Change>, WantedServers) {
+) -> (Vec<Change>, ServersToRun) {
     let mut changes = Vec::new();
     let mut wanted = Vec::new();
     let mut listed = HashSet::new();
@@ -250,7 +250,7 @@ fn compare(
                 server.attempt = *next_attempt;
                 changes.push(Change::Start(shown.id.clone()));
             }
-            wanted.push(WantedServer {
+            wanted.push(ServerToRun {
                 id: shown.id.clone(),
                 attempt: server.attempt,
             });
@@ -267,7 +267,7 @@ fn compare(
     }
     let servers = &mut session.mcp.servers;
     servers.retain(|id, _| listed.contains(id.as_str()));
-    let wanted = WantedServers {
+    let wanted = ServersToRun {
         session_uri: Arc::clone(&session.uri),
         roots: session.state.working_directories.clone().unwrap_or_default(),
         servers: wanted,

@@ -1,6 +1,6 @@
 //! MCP servers of sessions (MCP); the test plays the MCP service.
 
-use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, WantedServers};
+use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, ServersToRun};
 use innkeeper_core::request::Initialize;
 use innkeeper_core::{
     AgentCommand, ChannelId, ClientId, Command, ConnId, CoreConfig, Effect, Failure, Input, McpCommand,
@@ -80,7 +80,7 @@ impl Stage {
     }
 
     /// The latest desired servers of a session, if any.
-    pub fn wanted_servers(&self) -> Option<(ChannelId, WantedServers)> {
+    pub fn wanted_servers(&self) -> Option<(ChannelId, ServersToRun)> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Mcp(McpCommand::SetDesiredServers { session, wanted }) => Some((*session, (**wanted).clone())),
             _ => None,

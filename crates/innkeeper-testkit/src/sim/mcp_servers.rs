@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use innkeeper_core::agent::AuthRequirement;
-use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, WantedServers};
+use innkeeper_core::mcp::{AppCapabilities, ServerReport, ServerStatus, ServersToRun};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{ChannelId, ConnId, Failure, Input, McpCommand};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::sim::{Choices, Sim, Violation};
 /// The simulator's knowledge of MCP servers.
 #[derive(Debug, Default)]
 pub struct KnownServers {
-    wanted: BTreeMap<ChannelId, WantedServers>,
+    wanted: BTreeMap<ChannelId, ServersToRun>,
 }
 
 impl KnownServers {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::mcp::{ToServer, TokenChange, WantedServers};
+use innkeeper_core::mcp::{ServersToRun, ToServer, TokenChange};
 use innkeeper_core::{ChannelId, Failure, Input, McpCommand, RpcError};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ struct RunningSession {
     link: Arc<SessionLink>,
     sink: ServerSink,
     /// The servers that the core wants.
-    wanted: Box<WantedServers>,
+    wanted: Box<ServersToRun>,
     /// The last request to the runner.
     wishes: Vec<DesiredServer>,
 }
@@ -131,7 +131,7 @@ impl Servers {
         contents: &ContentStore,
         set: &CustomizationSet,
         session: ChannelId,
-        wanted: Box<WantedServers>,
+        wanted: Box<ServersToRun>,
     ) {
         let runner = &self.runner;
         let entry = self.sessions.entry(session).or_insert_with(|| {
@@ -265,7 +265,7 @@ pub(crate) async fn in_time<T>(
 }
 
 /// Returns the servers to run, and those without a declaration, with the number of the attempt.
-fn wishes(wanted: &WantedServers, set: &CustomizationSet) -> (Vec<DesiredServer>, Vec<(String, u64)>) {
+fn wishes(wanted: &ServersToRun, set: &CustomizationSet) -> (Vec<DesiredServer>, Vec<(String, u64)>) {
     let declared: HashMap<&str, _> = set
         .mcp_servers
         .iter()

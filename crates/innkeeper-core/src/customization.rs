@@ -49,7 +49,7 @@ pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";
 
 /// The sources of a session's customizations: its agent, its directories and its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CustomizationSources {
     /// The session's URI.
     pub session_uri: Arc<str>,
     /// Its agent.
@@ -82,7 +82,7 @@ pub struct CustomizationState {
     /// The decisions of users in this session alone. They outlive their customizations, which may come back.
     pub(crate) decisions: Arc<Decisions>,
     /// The sources that the session last asked to discover, if it did.
-    wanted: Option<Box<Wanted>>,
+    wanted: Option<Box<CustomizationSources>>,
     /// Whether anything was reported since the session came into memory: until then it shows the persisted list, and
     /// none of its servers run.
     is_known: bool,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use ahp_types::state::Customization;
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use innkeeper_host::customizations::{Common, Customizations, Following, FoundSink, Hooks, NoHooks, Wanted};
+use innkeeper_host::customizations::{
+    Common, CustomizationSources, Customizations, Following, FoundSink, Hooks, NoHooks,
+};
 use innkeeper_plugins::{Child, Container};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::watch;
@@ -192,7 +194,7 @@ pub(crate) fn common(own: &[DiscoveredContainer], watched: &[Arc<WatchedSource>]
 
 #[async_trait]
 impl Customizations for LocalCustomizations {
-    fn follow(&self, wanted: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, wanted: CustomizationSources, found: FoundSink) -> Following {
         let shared = Arc::clone(&self.shared);
         let jobs = wanted.client_plugins.iter();
         let jobs = jobs

@@ -9,7 +9,7 @@ use ahp_types::state::{
 };
 
 use super::entry::{child_id, children_of, client_of, id_of};
-use super::{ClientPlugin, Wanted, switched_off};
+use super::{ClientPlugin, CustomizationSources, switched_off};
 use crate::core::{Cx, Host, never};
 use crate::effect::CustomizationCommand;
 use crate::ids::{ChannelId, ClientId};
@@ -160,7 +160,7 @@ pub(crate) fn without_clients(list: &Option<Vec<Customization>>) -> Option<Vec<C
     Some(kept.cloned().collect())
 }
 
-fn wanted(session: &Session) -> Wanted {
+fn wanted(session: &Session) -> CustomizationSources {
     let clients = session.state.active_clients.iter();
     let plugins = clients.flat_map(|client| {
         client
@@ -184,7 +184,7 @@ fn wanted(session: &Session) -> Wanted {
                 .unwrap_or_default(),
         },
     });
-    Wanted {
+    CustomizationSources {
         session_uri: Arc::clone(&session.uri),
         provider: session.state.provider.clone(),
         working_directories: session.state.working_directories.clone().unwrap_or_default(),

@@ -7,7 +7,7 @@ use ahp_types::state::{ChatState, Turn};
 use serde_json::{Map, Value};
 
 use crate::agent::CommandInfo;
-use crate::customization::Wanted;
+use crate::customization::CustomizationSources;
 use crate::ids::{ChannelId, ConnId};
 use crate::mcp::{ServersToRun, ToServer, TokenChange};
 use crate::protocol::request::RequestId;
@@ -106,7 +106,7 @@ pub enum CustomizationCommand {
         /// The session.
         session: ChannelId,
         /// The customizations to discover.
-        wanted: Box<Wanted>,
+        wanted: Box<CustomizationSources>,
     },
     /// Stop that, because the session has left memory.
     Unfollow {

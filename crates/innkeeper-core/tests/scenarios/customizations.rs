@@ -1,7 +1,7 @@
 //! Customizations of plugins, directories and clients in a session (CUS).
 
 use ahp_types::state::Customization;
-use innkeeper_core::customization::{Shadows, Wanted};
+use innkeeper_core::customization::{CustomizationSources, Shadows};
 use innkeeper_core::{ChannelId, ConnId, CoreConfig, CustomizationCommand, Effect, Input, Principal, Scope};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Stage {
     }
 
     /// The latest request for discovery, about a session.
-    pub fn wanted(&self, session: &str) -> Option<(ChannelId, Wanted)> {
+    pub fn wanted(&self, session: &str) -> Option<(ChannelId, CustomizationSources)> {
         self.agent.iter().rev().find_map(|effect| match effect {
             Effect::Customizations(CustomizationCommand::Follow { session: id, wanted })
                 if *wanted.session_uri == *session =>

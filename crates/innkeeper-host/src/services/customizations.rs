@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
 pub use innkeeper_core::customization::{
-    ClientPlugin, KeptSwitches, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows, Wanted,
+    ClientPlugin, CustomizationSources, KeptSwitches, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows,
 };
 pub(crate) use session_watch::{CustomizationsReport, CustomizationsWatch};
 pub use set::{About, CustomAgent, CustomizationSet, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
@@ -50,7 +50,7 @@ pub trait Customizations: Send + Sync + 'static {
     /// known, and again whenever it has changed. Turns wait for the first report, and after about a minute
     /// fail without it; so whoever finds nothing reports that. For a while they also wait for what a report says is
     /// [awaited](CustomizationSet::awaited).
-    fn follow(&self, wanted: Wanted, found: FoundSink) -> Following;
+    fn follow(&self, wanted: CustomizationSources, found: FoundSink) -> Following;
 
     /// What every session of this host gets, for `AgentInfo.customizations` (CUS-21): containers,
     /// without their children, as they are now and whenever they change.
@@ -74,7 +74,7 @@ impl Customizations for NoCustomizations {
         false
     }
 
-    fn follow(&self, _: Wanted, _: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, _: FoundSink) -> Following {
         Following::new(())
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use innkeeper_host::agent::{Confirmation, Invocation, SubagentSpec, ToolResult, Verdict};
 use innkeeper_host::customizations::{
-    CustomizationSet, Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Wanted,
+    CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink, HookCall, HookEvent,
+    HookOutcome, Hooks,
 };
 use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{AgentError, EventSink, Host, TurnInput, async_trait};
@@ -87,7 +88,7 @@ impl Hooks for Listening {
 }
 
 impl Customizations for Listening {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let set = Arc::new(CustomizationSet {
             hooks: Arc::new(self.clone()),
             ..CustomizationSet::default()
@@ -641,7 +642,7 @@ async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
     }
 
     impl Customizations for Slow {
-        fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+        fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
             let set = Arc::new(CustomizationSet {
                 hooks: Arc::new(Self),
                 ..CustomizationSet::default()

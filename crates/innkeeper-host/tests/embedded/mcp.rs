@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
 use innkeeper_host::agent::{AuthRequirement, ToolContent};
-use innkeeper_host::customizations::{About, CustomizationSet, Customizations, Following, Found, FoundSink, Wanted};
+use innkeeper_host::customizations::{
+    About, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
+};
 use innkeeper_host::mcp::{
     AppCapabilities, Arguments, CallHandler, CallOutcome, DesiredServers, McpError, McpServers, McpTool, Question,
     QuestionAnswer, Remote, ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, TokenChange,
@@ -28,7 +30,7 @@ const RESOURCE: &str = "https://mcp.example.com/";
 struct OnePlugin;
 
 impl Customizations for OnePlugin {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let server = json!({
             "type": "mcpServer", "id": "inn", "uri": "file:///p/.mcp.json", "name": "inn", "state": { "kind": "stopped" },
         });

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_host::customizations::{About, CustomizationSet, Customizations, Following, Found, FoundSink, Wanted};
+use innkeeper_host::customizations::{
+    About, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
+};
 use innkeeper_host::mcp::{ServerDeclaration, Transport};
 use innkeeper_host::{
     Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, Limits, TurnInput, async_trait, http,
@@ -51,7 +53,7 @@ impl AgentChat for Silent {
 struct Declared(Vec<Arc<ServerDeclaration>>);
 
 impl Customizations for Declared {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let entries = self.0.iter().map(|declared| {
             let About { id, name, .. } = &declared.about;
             json!({

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ahp_types::actions::{ActionEnvelope, SessionCustomizationToggledAction, StateAction};
 use ahp_types::state::{Customization, CustomizationEnablement, SessionState};
-use innkeeper_core::customization::{ClientPlugin, Wanted};
+use innkeeper_core::customization::{ClientPlugin, CustomizationSources};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{ActionFrame, ChannelId, ClientId, ConnId, CustomizationCommand, Input, TurnStart};
 use serde_json::{Map, Value, json};
@@ -33,7 +33,7 @@ type Decisions = BTreeMap<String, bool>;
 #[derive(Debug, Default)]
 pub struct KnownCustomizations {
     /// The sources of each session that is followed.
-    followed: BTreeMap<ChannelId, Wanted>,
+    followed: BTreeMap<ChannelId, CustomizationSources>,
     sessions: BTreeMap<String, Decisions>,
     workspaces: BTreeMap<String, Decisions>,
     everywhere: Decisions,
@@ -380,7 +380,7 @@ fn check_switch(uri: &str, entry: &Value, expected: &[Value]) -> Result<(), Viol
 }
 
 /// Some of what may be found, in one of few versions so that some repeat.
-fn report(wanted: &Wanted, choices: &mut Choices<'_>) -> Vec<Value> {
+fn report(wanted: &CustomizationSources, choices: &mut Choices<'_>) -> Vec<Value> {
     let mut report = Vec::new();
     let which = choices.below(32);
     for (index, (kind, id)) in CONTAINERS.into_iter().enumerate() {

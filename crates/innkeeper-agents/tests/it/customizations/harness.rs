@@ -9,8 +9,8 @@ use innkeeper_agents::model::client::{Api, Endpoint};
 use innkeeper_agents::model::{Key, Model, ModelAgent, ModelAgentSettings};
 use innkeeper_agents::tools::{ToolSettings, standard_tools};
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, Customizations, Following, Found, FoundSink, HookCall, HookEvent,
-    HookOutcome, Hooks, Rule, Skill, Texts, Wanted,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink, HookCall,
+    HookEvent, HookOutcome, Hooks, Rule, Skill, Texts,
 };
 use innkeeper_host::{Access, EventSink, Host, Limits, async_trait, http};
 use innkeeper_testkit::model_server::{ConversationPart, ModelServer, ReceivedRequest, Script};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let kit = Arc::clone(&self.0);
         let entries = Vec::new();
         Following::new(tokio::spawn(

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, Customizations, Following, Found, FoundSink, PromptFile, Rule, Skill, Texts,
-    Wanted,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
+    PromptFile, Rule, Skill, Texts,
 };
 use innkeeper_host::{Host, async_trait};
 use innkeeper_testkit::embedded::SessionFixture;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let kit = Arc::clone(&self.0);
         let entries = Vec::new();
         let reporting = tokio::spawn(async move {
@@ -108,7 +108,7 @@ async fn answer(fixture: &SessionFixture, id: &str, text: &str) -> (String, Opti
 struct SlowShelf(Arc<CustomizationSet>, Arc<Notify>);
 
 impl Customizations for SlowShelf {
-    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let (kit, read) = (Arc::clone(&self.0), Arc::clone(&self.1));
         let reporting = tokio::spawn(async move {
             let loading = json!([{

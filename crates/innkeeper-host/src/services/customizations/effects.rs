@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::customization::Wanted;
+use innkeeper_core::customization::CustomizationSources;
 use innkeeper_core::{ChannelId, CustomizationCommand, HostCore};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -39,7 +39,7 @@ struct FollowedSession {
     /// Since when something is on its way from clients.
     awaiting_since: Option<Instant>,
     /// The customizations that it wants, once it is followed.
-    wanted: Option<Wanted>,
+    wanted: Option<CustomizationSources>,
     /// Whether it had a turn; one that had none has no end that hooks could hear of.
     had_turn: bool,
     following: Option<Following>,
@@ -108,7 +108,7 @@ impl FollowedCustomizations {
     }
 
     /// Follows the customizations of a session. Until the first report, the set of the previous follow applies.
-    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: Wanted) {
+    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: CustomizationSources) {
         let number = self.next;
         self.next += 1;
         let sink = FoundSink::new(session, number, handles.weak_inbox());

@@ -20,7 +20,7 @@ use crate::config::CoreConfig;
 use crate::effect::{Delivery, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::input::Input;
-use crate::mcp::KeptToken;
+use crate::mcp::StoredTokenInfo;
 use crate::protocol::error::RpcError;
 use crate::protocol::frame::{self, Outgoing};
 use crate::protocol::request::RequestId;
@@ -186,7 +186,7 @@ impl HostCore {
     }
 
     /// Takes over the tokens of MCP servers that an earlier run stored.
-    pub fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
+    pub fn restore_server_tokens(&mut self, now: Now, kept: Vec<StoredTokenInfo>) {
         self.host.restore_server_tokens(now, kept);
     }
 

@@ -263,7 +263,7 @@ impl ClientAuth {
 
 /// A token that was stored in an earlier run of the host, without the secret, which the MCP service has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptToken {
+pub struct StoredTokenInfo {
     /// The resource that it is for.
     pub resource: String,
     /// The client that gave it.

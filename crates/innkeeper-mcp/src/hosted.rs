@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange, TokenSink};
+use innkeeper_host::mcp::{McpServers, ServerSink, SessionServers, StoredTokenInfo, TokenChange, TokenSink};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -160,7 +160,7 @@ impl McpServers for McpRunner {
         self.shared.tokens.keeps()
     }
 
-    fn kept_tokens(&self) -> Vec<KeptToken> {
+    fn stored_tokens(&self) -> Vec<StoredTokenInfo> {
         self.shared.tokens.known()
     }
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use ahp_types::state::{McpAuthRequiredReason, McpServerState, ProtectedResourceMetadata};
 
 use super::wire;
-use super::{KeptToken, Mcp, ServerToken, TokenChange};
+use super::{Mcp, ServerToken, StoredTokenInfo, TokenChange};
 use crate::clients::access::Scope;
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host, Timer, never};
@@ -300,7 +300,7 @@ impl Host {
 
     /// Adds the tokens that were stored in an earlier run of the host, so that they can be replaced and revoked
     /// (AUTH-04).
-    pub(crate) fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
+    pub(crate) fn restore_server_tokens(&mut self, now: Now, kept: Vec<StoredTokenInfo>) {
         for kept in kept {
             let is_new = !self.mcp.tokens.has(&kept.resource) && self.mcp.tokens.given.len() < MAX_RESOURCES;
             if !is_new || uri::check_client_id(&kept.given_by).is_err() {

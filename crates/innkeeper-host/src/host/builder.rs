@@ -250,7 +250,7 @@ impl HostBuilder {
             &self.read_only,
             looks_on,
         );
-        core.restore_server_tokens(at_start(), self.mcp_servers.kept_tokens());
+        core.restore_server_tokens(at_start(), self.mcp_servers.stored_tokens());
         self.mcp_servers.tell_lost_tokens(TokenSink::new(inbox.downgrade()));
         if self.read_only.is_some() && !looks_on {
             // The first client already has to see that interrupted turns have ended.

@@ -37,8 +37,8 @@ pub use declaration::{Permission, Remote, ServerDeclaration, StartPermission, Tr
 use futures_util::future::BoxFuture;
 pub use innkeeper_core::agent::{AuthReason, Failure};
 pub use innkeeper_core::mcp::{
-    AppCapabilities, ClientAuth, KeptToken, ServerFacts, ServerIcon, ServerList, ServerReport, ServerStatus,
-    ServerToken, TokenChange, TokenRefresh,
+    AppCapabilities, ClientAuth, ServerFacts, ServerIcon, ServerList, ServerReport, ServerStatus, ServerToken,
+    StoredTokenInfo, TokenChange, TokenRefresh,
 };
 use innkeeper_core::{ChannelId, Input};
 use innkeeper_std::sync::Mutex;
@@ -96,7 +96,7 @@ pub trait McpServers: Send + Sync + 'static {
 
     /// Returns the tokens that were persisted before this host started, without their secrets, so that users can
     /// replace and revoke them.
-    fn kept_tokens(&self) -> Vec<KeptToken> {
+    fn stored_tokens(&self) -> Vec<StoredTokenInfo> {
         Vec::new()
     }
 }

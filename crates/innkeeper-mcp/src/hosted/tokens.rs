@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use innkeeper_host::mcp::{KeptToken, ServerToken};
+use innkeeper_host::mcp::{ServerToken, StoredTokenInfo};
 use innkeeper_std::sync::Mutex;
 use tokio::task::AbortHandle;
 
@@ -168,9 +168,9 @@ impl Tokens {
     }
 
     /// Returns what the host has to know about the tokens.
-    pub(super) fn known(&self) -> Vec<KeptToken> {
+    pub(super) fn known(&self) -> Vec<StoredTokenInfo> {
         let held = self.held.lock();
-        let known = held.by_resource.values().map(|held| KeptToken {
+        let known = held.by_resource.values().map(|held| StoredTokenInfo {
             resource: held.saved.resource.clone(),
             given_by: held.saved.given_by.clone(),
             // This module renews tokens that can be renewed.

@@ -1,7 +1,7 @@
 //! Tokens that are persisted, and tokens that are refreshed (AUTH-04 to AUTH-07, T21).
 
 use innkeeper_core::agent::Secret;
-use innkeeper_core::mcp::{ClientAuth, KeptToken, ServerFacts, TokenRefresh};
+use innkeeper_core::mcp::{ClientAuth, ServerFacts, StoredTokenInfo, TokenRefresh};
 use innkeeper_core::request::Authenticate;
 
 use super::signing_in::{RESOURCE, TOKEN, driver, sign_in};
@@ -16,8 +16,8 @@ fn keeping() -> (Stage, ConnId) {
     (stage, conn)
 }
 
-fn kept(given_by: &str, expires_in: Option<u64>) -> KeptToken {
-    KeptToken {
+fn kept(given_by: &str, expires_in: Option<u64>) -> StoredTokenInfo {
+    StoredTokenInfo {
         resource: RESOURCE.to_owned(),
         given_by: given_by.to_owned(),
         expires_in,

@@ -8,20 +8,20 @@ use ahp_types::state::{Customization, CustomizationEnablement};
 use super::decisions::{Enablement, EnablementStore};
 use super::enablement::EnablementView;
 use super::shadows::{Shadows, mark_shadowed};
-use crate::storage::records::{StoredRoot, restore_switches};
+use crate::storage::records::{StoredRoot, restore_enablement};
 
 /// The decisions that hold beyond one session, as a host persists them.
 #[derive(Debug, Clone, Default)]
-pub struct KeptSwitches(Arc<EnablementStore>);
+pub struct StoredEnablement(Arc<EnablementStore>);
 
-impl KeptSwitches {
+impl StoredEnablement {
     /// Takes them out of the host's own state.
     ///
     /// # Errors
     ///
     /// In a sentence, when it cannot be read.
     pub fn of(host: &StoredRoot) -> Result<Self, String> {
-        restore_switches(host).map(Self)
+        restore_enablement(host).map(Self)
     }
 
     /// Shows in what a new session would get what was decided about it. `directory` is the URI of where the

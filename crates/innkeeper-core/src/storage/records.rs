@@ -19,7 +19,7 @@ mod upgrade;
 
 pub use imported::{approvals_in_action, mark_imported, without_import_mark};
 pub use leftover::leftover_as_draft;
-pub(crate) use restore::{RestoredChat, restore_root, restore_switches};
+pub(crate) use restore::{RestoredChat, restore_enablement, restore_root};
 pub use restore::{RestoredSession, restore};
 pub use upgrade::upgraded_turns;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ahp_types::state::CustomizationEnablement;
 use innkeeper_customizations::{Discovered, DiscoveredContainer};
-use innkeeper_host::customizations::KeptSwitches;
+use innkeeper_host::customizations::StoredEnablement;
 use innkeeper_store::{Archive, FILE_NAME, Mode};
 
 use crate::config::ConfigFile;
@@ -15,15 +15,15 @@ use innkeeper_cli::failure::Failure;
 use innkeeper_cli::terminal::note;
 
 /// Reads the decisions. If they cannot be read, prints a note and returns `None`.
-pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<KeptSwitches>, Failure> {
+pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<StoredEnablement>, Failure> {
     let file = DataDir::existing(config.data_dir(args)?).file(FILE_NAME);
     if !file.exists() {
-        return Ok(Some(KeptSwitches::default()));
+        return Ok(Some(StoredEnablement::default()));
     }
     let host = Archive::open(&file, Mode::ReadOnly).and_then(|archive| archive.host());
     let kept = match host {
-        Ok(Some(host)) => KeptSwitches::of(&host),
-        Ok(None) => Ok(KeptSwitches::default()),
+        Ok(Some(host)) => StoredEnablement::of(&host),
+        Ok(None) => Ok(StoredEnablement::default()),
         Err(error) => Err(error.to_string()),
     };
     if let Err(problem) = &kept {
@@ -36,7 +36,7 @@ pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<
 }
 
 /// Returns the decision about each customization, by its id.
-pub(super) fn decided(kept: &KeptSwitches, workspace: &str, discovered: &Discovered) -> HashMap<String, Decision> {
+pub(super) fn decided(kept: &StoredEnablement, workspace: &str, discovered: &Discovered) -> HashMap<String, Decision> {
     let entries = discovered.containers.iter().map(DiscoveredContainer::entry);
     let ids = entries.flat_map(|entry| {
         let children = entry.children().iter().map(|child| child.id.as_str());

@@ -220,7 +220,7 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
 
 /// The users' decisions for workspaces and for everywhere. No action in the log carries them: a host writes its
 /// document whenever they change.
-pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<EnablementStore>, String> {
+pub(crate) fn restore_enablement(stored: &StoredRoot) -> Result<Arc<EnablementStore>, String> {
     let document: RootDocument = document::read("the host's own state", &stored.document)?;
     Ok(document.enablement)
 }

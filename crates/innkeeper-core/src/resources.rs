@@ -77,12 +77,12 @@ pub enum ResourceOp {
         uri: String,
     },
     /// `innkeeper/importContent`, which is this host's own: stores a blob of a session that was imported.
-    Keep(Box<KeepContent>),
+    ImportBlob(Box<ImportBlob>),
 }
 
 /// The parameters of `innkeeper/importContent`: a blob that another host stored for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeepContent {
+pub struct ImportBlob {
     /// The session's URI.
     pub session: String,
     /// The name that it had there, which says what it is.
@@ -155,7 +155,7 @@ impl ResourceOp {
             Self::Delete { .. } => "resourceDelete",
             Self::Resolve { .. } => "resourceResolve",
             Self::Mkdir { .. } => "resourceMkdir",
-            Self::Keep(_) => "innkeeper/importContent",
+            Self::ImportBlob(_) => "innkeeper/importContent",
         }
     }
 
@@ -169,7 +169,7 @@ impl ResourceOp {
             | Self::Mkdir { uri } => [uri, uri],
             Self::Write(write) => [&write.uri, &write.uri],
             Self::Copy(transfer) | Self::Move(transfer) => [&transfer.source, &transfer.destination],
-            Self::Keep(_) => return None,
+            Self::ImportBlob(_) => return None,
         };
         let mut uris = uris.into_iter().map(String::as_str);
         uris.find(|uri| crate::protocol::uri::is_kept_content(uri))
@@ -179,7 +179,7 @@ impl ResourceOp {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Write(write) => write.data.len(),
-            Self::Keep(keep) => keep.data.len(),
+            Self::ImportBlob(keep) => keep.data.len(),
             _ => 0,
         }
     }
@@ -231,8 +231,8 @@ impl Host {
             return cx.emit(McpCommand::ReadResource { conn, id, op, sessions });
         }
         let kept = match &*op {
-            ResourceOp::Keep(keep) => Some(self.check_keep(keep)),
-            _ => op.kept_content().map(|_| self.check_kept(conn, &op)),
+            ResourceOp::ImportBlob(keep) => Some(self.check_blob_import(keep)),
+            _ => op.kept_content().map(|_| self.check_blob_read(conn, &op)),
         };
         if let Some(outcome) = kept {
             return match outcome {
@@ -280,7 +280,7 @@ impl Host {
     ///
     /// The URI names the session that the blob was first stored for. A chat takes its blobs along when it moves, and
     /// an import may have another name, so the blob can be in any of them: its name identifies it.
-    fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<AllowedRoot>, RpcError> {
+    fn check_blob_read(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<AllowedRoot>, RpcError> {
         if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
             let message = format!("{}: a blob of a session can only be read", op.method());
             return Err(permission_denied(message, None));
@@ -296,7 +296,7 @@ impl Host {
     }
 
     /// Whether a blob can be stored for a session: the session must exist, or the blob would never be removed.
-    fn check_keep(&self, keep: &KeepContent) -> Result<Vec<AllowedRoot>, RpcError> {
+    fn check_blob_import(&self, keep: &ImportBlob) -> Result<Vec<AllowedRoot>, RpcError> {
         let session = self.channels.find(&keep.session);
         match session.is_some_and(|id| self.sessions.contains_key(&id)) {
             true => Ok(Vec::new()),

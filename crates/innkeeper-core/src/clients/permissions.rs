@@ -51,7 +51,7 @@ fn changes_state(command: &Command) -> bool {
         Command::Grants(command) => !matches!(**command, GrantCommand::List),
         Command::Approvals(command) => !matches!(**command, ApprovalCommand::List { .. }),
         // The host does not persist files.
-        Command::Resource(op) => matches!(**op, ResourceOp::Keep(_)),
+        Command::Resource(op) => matches!(**op, ResourceOp::ImportBlob(_)),
         Command::Ping
         | Command::Initialize(_)
         | Command::Reconnect(_)

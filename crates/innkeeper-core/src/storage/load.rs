@@ -431,7 +431,7 @@ fn named_by_command(command: &Command) -> Vec<&str> {
             MoveDestination::NewSession => vec![&moving.channel],
         },
         Command::Resource(op) => match &**op {
-            ResourceOp::Keep(keep) => vec![&keep.session],
+            ResourceOp::ImportBlob(keep) => vec![&keep.session],
             _ => Vec::new(),
         },
         Command::Approvals(command) => command.session().into_iter().collect(),

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 pub use innkeeper_core::content;
 use innkeeper_core::content::ContentUri;
-use innkeeper_core::resource::{AllowedRoot, KeepContent};
+use innkeeper_core::resource::{AllowedRoot, ImportBlob};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::RwLock;
@@ -247,8 +247,8 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[AllowedRoot
 }
 
 /// Keeps something that came with a session from elsewhere. Returns whether there was room for it.
-pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usize) -> Result<bool, ResourceError> {
-    let KeepContent {
+pub(crate) async fn import(contents: &dyn Contents, keep: ImportBlob, most: usize) -> Result<bool, ResourceError> {
+    let ImportBlob {
         session,
         name,
         content_type,

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_core::resource::{
-    Allow, Encoding, GrantCommand, KeepContent, ResourceOp, Transfer, WatchSpec, Write, WriteMode,
+    Allow, Encoding, GrantCommand, ImportBlob, ResourceOp, Transfer, WatchSpec, Write, WriteMode,
 };
 use innkeeper_core::{ClientId, Command, RpcError, content, data_uri, uri};
 use serde::Deserialize;
@@ -188,7 +188,7 @@ pub(super) fn import_content(params: &RawValue) -> Result<Command, RpcError> {
     let data = STANDARD
         .decode(params.data)
         .map_err(|error| RpcError::invalid_params("data", format!("is not base64: {error}")))?;
-    Ok(op(ResourceOp::Keep(Box::new(KeepContent {
+    Ok(op(ResourceOp::ImportBlob(Box::new(ImportBlob {
         session: params.session,
         name: params.name,
         content_type: params.content_type,

@@ -32,7 +32,7 @@ async fn res03_what_a_session_of_the_same_name_left_goes_before_anything_new_com
 async fn what_comes_from_elsewhere_has_a_media_type_that_would_be_kept_here() {
     let contents = memory();
     let import = |content_type: &str, kept_ms| {
-        let keep = KeepContent {
+        let keep = ImportBlob {
             session: SESSION.to_owned(),
             name: content_name(b"x", Some(content_type)),
             content_type: Some(content_type.to_owned()),

@@ -81,7 +81,7 @@ fn changed_by(op: &ResourceOp) -> Vec<String> {
         | ResourceOp::Read { .. }
         | ResourceOp::List { .. }
         | ResourceOp::Resolve { .. }
-        | ResourceOp::Keep(_) => Vec::new(),
+        | ResourceOp::ImportBlob(_) => Vec::new(),
     }
 }
 
@@ -183,7 +183,7 @@ impl ResourceRequests {
         } = operation;
         let (position, guard) = order.take(op.scope() > Scope::View);
         let after_moves = match &op {
-            ResourceOp::Keep(keep) => Some(contents.begin_import(&keep.session)),
+            ResourceOp::ImportBlob(keep) => Some(contents.begin_import(&keep.session)),
             _ => None,
         };
         let (resources, contents) = (Arc::clone(&self.resources), contents.contents());
@@ -371,7 +371,7 @@ async fn carry_out(
             info.map(|info| object(&resolve_result(info)))
         }
         ResourceOp::Mkdir { uri } => resources.make_directory(reaches, &uri).await.map(|()| nothing()),
-        ResourceOp::Keep(keep) => {
+        ResourceOp::ImportBlob(keep) => {
             let kept = contents::import(contents, *keep, most).await;
             kept.map(|kept| object(&json!({ "kept": kept })))
         }

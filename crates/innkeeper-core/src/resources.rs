@@ -160,7 +160,7 @@ impl ResourceOp {
     }
 
     /// The URI of the blob that the operation is about, if it is one.
-    fn kept_content(&self) -> Option<&str> {
+    fn blob_uri(&self) -> Option<&str> {
         let uris = match self {
             Self::Read { uri, .. }
             | Self::List { uri }
@@ -172,7 +172,7 @@ impl ResourceOp {
             Self::ImportBlob(_) => return None,
         };
         let mut uris = uris.into_iter().map(String::as_str);
-        uris.find(|uri| crate::protocol::uri::is_kept_content(uri))
+        uris.find(|uri| crate::protocol::uri::is_blob_uri(uri))
     }
 
     /// Bytes that it carries.
@@ -232,7 +232,7 @@ impl Host {
         }
         let kept = match &*op {
             ResourceOp::ImportBlob(keep) => Some(self.check_blob_import(keep)),
-            _ => op.kept_content().map(|_| self.check_blob_read(conn, &op)),
+            _ => op.blob_uri().map(|_| self.check_blob_read(conn, &op)),
         };
         if let Some(outcome) = kept {
             return match outcome {

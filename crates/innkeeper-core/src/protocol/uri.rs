@@ -19,7 +19,7 @@ const DEFAULT_CHATS: &str = "ahp-chat://default/";
 /// Prefix of the URIs of subagents' chats.
 const SUBAGENT_CHATS: &str = "ahp-chat://subagent/";
 /// Prefix of the URIs of contents that the host stores for sessions.
-pub const KEPT_CONTENTS: &str = "innkeeper-content:/";
+pub const BLOB_PREFIX: &str = "innkeeper-content:/";
 /// Most bytes of a tool call's id in its subagent's URI.
 const MAX_CALL_BYTES: usize = 256;
 
@@ -158,18 +158,18 @@ pub fn default_chat(session: &str) -> String {
 }
 
 /// The URI of a blob of a session, such as the full result of a tool.
-pub fn kept_content(session: &str, name: &str) -> String {
-    format!("{KEPT_CONTENTS}{}/{name}", URL_SAFE_NO_PAD.encode(session))
+pub fn blob_uri(session: &str, name: &str) -> String {
+    format!("{BLOB_PREFIX}{}/{name}", URL_SAFE_NO_PAD.encode(session))
 }
 
 /// Whether a URI is one of these.
-pub fn is_kept_content(uri: &str) -> bool {
-    starts_with(uri, KEPT_CONTENTS)
+pub fn is_blob_uri(uri: &str) -> bool {
+    starts_with(uri, BLOB_PREFIX)
 }
 
 /// The session and the name of a blob.
 pub fn session_of_content(uri: &str) -> Option<(String, &str)> {
-    let (session, name) = uri.strip_prefix(KEPT_CONTENTS)?.split_once('/')?;
+    let (session, name) = uri.strip_prefix(BLOB_PREFIX)?.split_once('/')?;
     let session = URL_SAFE_NO_PAD.decode(session).ok()?;
     Some((String::from_utf8(session).ok()?, name))
 }

@@ -28,7 +28,7 @@ pub enum ContentUri {
         name: String,
     },
     /// A blob with this name of any session.
-    Kept(String),
+    Blob(String),
     /// The content.
     Inline(Vec<u8>),
 }
@@ -46,13 +46,13 @@ impl ContentUri {
         let authority = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
         match authority.strip_prefix(INLINE) {
             Some(digits) => from_hex(digits).map(Self::Inline),
-            None => Some(Self::Kept(authority)),
+            None => Some(Self::Blob(authority)),
         }
     }
 }
 
 /// The URI of a blob with a name, for a file.
-pub fn kept(name: &str, file: &str) -> String {
+pub fn blob(name: &str, file: &str) -> String {
     format!("{CONTENTS}{name}{}", path_of(file))
 }
 
@@ -156,10 +156,10 @@ mod tests {
             ("no uri at all", "/no%20uri%20at%20all"),
             ("", "/"),
         ] {
-            assert_eq!(kept("0a1b", file), format!("innkeeper-content://0a1b{path}"), "{file}");
+            assert_eq!(blob("0a1b", file), format!("innkeeper-content://0a1b{path}"), "{file}");
             assert_eq!(
-                ContentUri::parse(&kept("0a1b", file)),
-                Some(ContentUri::Kept("0a1b".to_owned())),
+                ContentUri::parse(&blob("0a1b", file)),
+                Some(ContentUri::Blob("0a1b".to_owned())),
                 "{file}"
             );
         }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn res03_contents_of_a_session_and_foreign_uris_are_told_apart() {
-        let of_session = uri::kept_content("ahp-session:/s", "0a");
+        let of_session = uri::blob_uri("ahp-session:/s", "0a");
         let expected = ContentUri::OfSession {
             session: "ahp-session:/s".to_owned(),
             name: "0a".to_owned(),

@@ -103,7 +103,7 @@ impl EventSink {
                 tracing::warn!(problem, "the old content of a file could not be stored");
                 // Short content stays in the turn. Longer content is lost, and the turn says so.
                 if size > MOST_INLINE {
-                    side.content = content::kept(&name, &side.uri);
+                    side.content = content::blob(&name, &side.uri);
                 }
             }
         }

@@ -148,7 +148,7 @@ impl SessionContents {
     pub(crate) async fn keep(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<Reference, String> {
         let (name, size) = self.store(bytes, content_type).await?;
         Ok(Reference {
-            uri: uri::kept_content(&self.session, &name),
+            uri: uri::blob_uri(&self.session, &name),
             size,
         })
     }
@@ -161,7 +161,7 @@ impl SessionContents {
         content_type: Option<String>,
     ) -> Result<Reference, String> {
         let (name, size) = self.store(bytes, content_type).await?;
-        let uri = content::kept(&name, file);
+        let uri = content::blob(&name, file);
         Ok(Reference { uri, size })
     }
 
@@ -212,7 +212,7 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[AllowedRoot
             return Ok(Content { bytes, content_type });
         }
         Some(ContentUri::OfSession { session, name }) => (Some(session), name),
-        Some(ContentUri::Kept(name)) => (None, name),
+        Some(ContentUri::Blob(name)) => (None, name),
         None => {
             let problem = format!("{uri:.200} does not name a blob of this host");
             return Err(ResourceError::NotFound(problem));

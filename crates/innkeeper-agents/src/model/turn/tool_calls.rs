@@ -196,7 +196,7 @@ fn tool_answer(result: ToolResult) -> ToolAnswer {
                 mention: Some(mention), ..
             } => texts.push(mention),
             // The model cannot open content that the host stores for users. The accompanying text describes it.
-            ToolContent::Resource { uri, .. } if uri::is_kept_content(&uri) || is_of_mcp_server(&uri) => {}
+            ToolContent::Resource { uri, .. } if uri::is_blob_uri(&uri) || is_of_mcp_server(&uri) => {}
             ToolContent::Resource { uri, .. } => texts.push(format!("(see {uri})")),
             ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
         }

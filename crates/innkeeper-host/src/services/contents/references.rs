@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use innkeeper_core::MovedChat;
 use innkeeper_core::stored::TurnSource;
-use innkeeper_core::uri::KEPT_CONTENTS;
+use innkeeper_core::uri::BLOB_PREFIX;
 use serde::Serialize;
 
 /// How many turns are read at a time.
@@ -72,7 +72,7 @@ impl Names {
     }
 
     fn find(&mut self, text: &str) {
-        for (at, found) in text.match_indices(KEPT_CONTENTS) {
+        for (at, found) in text.match_indices(BLOB_PREFIX) {
             let rest = text.get(at + found.len()..).unwrap_or_default();
             let Some((session, rest)) = rest.split_once('/') else {
                 continue;

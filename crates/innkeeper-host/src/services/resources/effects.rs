@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use innkeeper_core::error::code;
 use innkeeper_core::resource::{AllowedRoot, Encoding, ResourceOp, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
-use innkeeper_core::uri::is_kept_content;
+use innkeeper_core::uri::is_blob_uri;
 use innkeeper_core::{ConnId, Input, Outgoing, RequestId, ResourceCommand, RpcError, Scope};
 use serde::Serialize;
 use serde_json::json;
@@ -346,11 +346,11 @@ async fn carry_out(
             data_uri::read(&uri).map(|content| object(&resolve_result(content_info(uri, &content))))
         }
         // `reaches` has the sessions that the client sees.
-        ResourceOp::Read { uri, encoding } if is_kept_content(&uri) => {
+        ResourceOp::Read { uri, encoding } if is_blob_uri(&uri) => {
             let content = contents::read(contents, &uri, reaches).await;
             content.map(|content| object(&read_result(content, encoding)))
         }
-        ResourceOp::Resolve { uri, .. } if is_kept_content(&uri) => {
+        ResourceOp::Resolve { uri, .. } if is_blob_uri(&uri) => {
             let content = contents::read(contents, &uri, reaches).await;
             content.map(|content| object(&resolve_result(content_info(uri, &content))))
         }

@@ -36,7 +36,7 @@ impl Host {
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
         // An agent that has not heard of a turn cannot go on with it: to that agent it is new.
         let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
-        self.follow_heard(cx, chat_id);
+        self.follow_subscribed(cx, chat_id);
         let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
             return;
         };

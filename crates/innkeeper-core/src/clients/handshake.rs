@@ -181,7 +181,7 @@ impl Host {
                 kept.push(channel);
             }
         }
-        self.leave_unheard(cx, id, &kept);
+        self.leave_unsubscribed(cx, id, &kept);
     }
 
     /// The subscriptions of a client's open and ended connections. Where several overlap, the latest start counts: in

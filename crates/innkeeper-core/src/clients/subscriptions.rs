@@ -89,7 +89,7 @@ impl Host {
             entry.subscribe(subscriber, started, unloaded);
         }
         self.hold_draft(channel);
-        self.follow_heard(cx, channel);
+        self.follow_subscribed(cx, channel);
         Ok((channel, window))
     }
 
@@ -164,7 +164,7 @@ impl Host {
                     }
                 }
                 client.presence = Presence::Active(rest);
-                self.leave_unheard(cx, &client_id, &[]);
+                self.leave_unsubscribed(cx, &client_id, &[]);
                 self.watches.recheck();
             }
             None => {
@@ -188,7 +188,7 @@ impl Host {
         let subscriptions = match &mut client.presence {
             Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => std::mem::take(&mut kept.subscriptions),
             // It started anew, and has not subscribed to these sessions again.
-            Presence::Active(_) => return self.leave_unheard(cx, client_id, &[]),
+            Presence::Active(_) => return self.leave_unsubscribed(cx, client_id, &[]),
             Presence::Grace(_) | Presence::Absent(_) => return,
         };
         client.presence = Presence::Absent(subscriptions);
@@ -218,7 +218,7 @@ impl Host {
 
     /// A client that no longer listens to a session with any of its connections has left it
     /// (REC-14, ACT-14), but for those it is about to listen to.
-    pub(crate) fn leave_unheard(&mut self, cx: &mut Cx<'_>, id: &ClientId, kept: &[ChannelId]) {
+    pub(crate) fn leave_unsubscribed(&mut self, cx: &mut Cx<'_>, id: &ClientId, kept: &[ChannelId]) {
         let memberships = self
             .clients
             .get(id)

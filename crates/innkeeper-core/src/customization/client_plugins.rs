@@ -47,7 +47,7 @@ impl Host {
     }
 
     /// A channel has a subscriber: its session's customizations and repository are needed from now on.
-    pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+    pub(crate) fn follow_subscribed(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
         // The root and watches belong to no session.
         if self.sessions.contains_key(&session) {

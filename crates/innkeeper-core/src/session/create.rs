@@ -187,7 +187,7 @@ impl Host {
             chat.unheard = false;
         }
         // An agent may need its session's customizations at once.
-        self.follow_heard(cx, chat_id);
+        self.follow_subscribed(cx, chat_id);
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return never!("the channel exists");
         };

@@ -185,7 +185,7 @@ impl Host {
             }
         }
         if let Some(session) = installed {
-            self.dismiss_deaf_members(cx, session);
+            self.remove_unsubscribed_members(cx, session);
         }
     }
 

@@ -73,7 +73,7 @@ impl Host {
 
     /// Members that are here without listening have left while the session was not in memory
     /// (ACT-14, REC-14).
-    pub(crate) fn dismiss_deaf_members(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+    pub(crate) fn remove_unsubscribed_members(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let members = self.sessions.get(&session_id).map(|session| {
             let members = session.state.active_clients.iter();
             members

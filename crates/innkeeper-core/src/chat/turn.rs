@@ -138,7 +138,7 @@ impl Host {
         self.clear_activity(cx, chat_id);
         if let Some(run) = self.chats.get_mut(&chat_id).and_then(|chat| chat.run.take()) {
             match run.held {
-                Some(held) => self.note_unheard(chat_id, held),
+                Some(held) => self.note_missed_turn(chat_id, held),
                 None => cx.emit(AgentCommand::CancelTurn {
                     chat: chat_id,
                     turn: run.key,
@@ -152,7 +152,7 @@ impl Host {
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
         self.end_subagents(cx, chat_id, run.key);
         let Some((parent, key)) = run.parent else {
-            return self.look_at_repository_again(cx, chat_id);
+            return self.refresh_repository(cx, chat_id);
         };
         if run.detached {
             self.unlist_subagent(cx, parent, chat_id);
@@ -419,7 +419,7 @@ impl Host {
         self.clear_activity(cx, chat_id);
         self.fail_run(cx, chat_id, failure, false);
         match held {
-            Some(held) => self.note_unheard(chat_id, held),
+            Some(held) => self.note_missed_turn(chat_id, held),
             None => cx.emit(AgentCommand::CancelTurn { chat: chat_id, turn }),
         }
     }

@@ -186,14 +186,14 @@ impl Host {
 
     /// Has turns wait for servers that were just started, for a while.
     fn block_turns(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
-        let until_ms = self.look_again(cx, session_id);
+        let until_ms = self.schedule_wait_end(cx, session_id);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.mcp.blocks_until_ms = until_ms;
         }
     }
 
     /// Bounds the wait for servers of a session. Returns when it ends.
-    pub(super) fn look_again(&mut self, cx: &Cx<'_>, session_id: ChannelId) -> u64 {
+    pub(super) fn schedule_wait_end(&mut self, cx: &Cx<'_>, session_id: ChannelId) -> u64 {
         let at = cx.now.mono_ms.saturating_add(self.config.mcp_blocking_ms);
         self.timers.set(at, Timer::StopWaitingForServers(session_id));
         at

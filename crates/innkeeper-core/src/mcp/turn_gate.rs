@@ -36,7 +36,7 @@ impl Host {
             return false;
         }
         let activity = Some(format!("Waiting for {}", names.join(", ")));
-        let until_ms = self.look_again(cx, session_id);
+        let until_ms = self.schedule_wait_end(cx, session_id);
         if let Some(run) = self.run_mut(chat_id) {
             run.held = Some(TurnWait { resume, until_ms });
         }
@@ -85,7 +85,7 @@ impl Host {
     }
 
     /// A turn ended before its agent got it.
-    pub(crate) fn note_unheard(&mut self, chat_id: ChannelId, held: TurnWait) {
+    pub(crate) fn note_missed_turn(&mut self, chat_id: ChannelId, held: TurnWait) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.unheard |= !held.resume;
         }

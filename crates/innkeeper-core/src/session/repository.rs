@@ -114,7 +114,7 @@ impl Host {
     }
 
     /// Asks to read the repository again, because a turn may have changed files.
-    pub(crate) fn look_at_repository_again(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    pub(crate) fn refresh_repository(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };

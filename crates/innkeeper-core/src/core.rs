@@ -191,8 +191,8 @@ impl HostCore {
     }
 
     /// The lowest level of the log that has subscribers. Records below it need not be brought here.
-    pub fn wanted_logs(&self) -> Option<LogLevel> {
-        self.host.wanted_logs()
+    pub fn needed_log_level(&self) -> Option<LogLevel> {
+        self.host.needed_log_level()
     }
 
     /// The ids of everything that is switched off in a session; empty for a session that is not in memory.

@@ -79,7 +79,7 @@ impl Telemetry {
 
 impl Host {
     /// The lowest level of the log that has a subscriber. Records below it need not be passed to the core.
-    pub(crate) fn wanted_logs(&self) -> Option<LogLevel> {
+    pub(crate) fn needed_log_level(&self) -> Option<LogLevel> {
         self.telemetry.wanted
     }
 

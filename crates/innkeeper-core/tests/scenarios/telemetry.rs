@@ -195,7 +195,7 @@ fn otl01_otl07_the_log_is_for_admins_alone() {
         stage.handle(Input::Logs(one_of_each()));
         assert_eq!(stage.inbox(again), Vec::<Value>::new());
     }
-    assert_eq!(stage.core.wanted_logs(), None);
+    assert_eq!(stage.core.needed_log_level(), None);
 }
 
 #[test]
@@ -234,12 +234,12 @@ fn otl05_rec07_who_comes_back_goes_live_again_and_is_replayed_nothing_of_it() {
 #[test]
 fn otl05_nothing_of_the_log_is_kept_nor_wanted_after_the_last_listener() {
     let mut stage = stage();
-    assert_eq!(stage.core.wanted_logs(), None);
+    assert_eq!(stage.core.needed_log_level(), None);
     let one = stage.client("one", &[WARN]);
     let two = stage.client("two", &[]);
-    assert_eq!(stage.core.wanted_logs(), Some(LogLevel::Warn));
+    assert_eq!(stage.core.needed_log_level(), Some(LogLevel::Warn));
     stage.subscribe(two, "ahp-otlp://logs/debug");
-    assert_eq!(stage.core.wanted_logs(), Some(LogLevel::Debug));
+    assert_eq!(stage.core.needed_log_level(), Some(LogLevel::Debug));
 
     let mut effects = Vec::new();
     stage.core.handle(stage.now, Input::Logs(one_of_each()), &mut effects);
@@ -251,11 +251,15 @@ fn otl05_nothing_of_the_log_is_kept_nor_wanted_after_the_last_listener() {
     );
 
     stage.unsubscribe(two, "ahp-otlp://logs/info");
-    assert_eq!(stage.core.wanted_logs(), Some(LogLevel::Debug), "it never had that one");
+    assert_eq!(
+        stage.core.needed_log_level(),
+        Some(LogLevel::Debug),
+        "it never had that one"
+    );
     stage.unsubscribe(two, "ahp-otlp://logs/debug");
-    assert_eq!(stage.core.wanted_logs(), Some(LogLevel::Warn));
+    assert_eq!(stage.core.needed_log_level(), Some(LogLevel::Warn));
     stage.disconnect(one);
-    assert_eq!(stage.core.wanted_logs(), None);
+    assert_eq!(stage.core.needed_log_level(), None);
     stage.handle(Input::Logs(one_of_each()));
     assert_eq!(stage.inbox(two), Vec::<Value>::new());
 }

@@ -447,7 +447,7 @@ impl HostTask {
     /// record from then on.
     pub(super) fn follow_wanted_logs(&self) {
         if let Some(logs) = &self.services.logs {
-            logs.set_wanted(self.core.wanted_logs());
+            logs.set_wanted(self.core.needed_log_level());
         }
     }
 

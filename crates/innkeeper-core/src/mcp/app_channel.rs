@@ -159,10 +159,10 @@ impl Host {
     pub(super) fn list_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, list: ServerList) {
         let notification = |capabilities: &AhpMcpUiHostCapabilities| match list {
             ServerList::Tools => {
-                wire::tells_changes(&capabilities.server_tools).then_some("notifications/tools/list_changed")
+                wire::notifies_changes(&capabilities.server_tools).then_some("notifications/tools/list_changed")
             }
             ServerList::Resources => {
-                wire::tells_changes(&capabilities.server_resources).then_some("notifications/resources/list_changed")
+                wire::notifies_changes(&capabilities.server_resources).then_some("notifications/resources/list_changed")
             }
             // Apps know nothing of prompts.
             ServerList::Prompts => None,

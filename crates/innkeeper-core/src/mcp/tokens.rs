@@ -259,7 +259,7 @@ impl Host {
         let mut said = Vec::new();
         for (session_id, session) in self.sessions.iter() {
             let servers = wire::servers(&session.state).map(|(_, server)| server);
-            let have_it = servers.filter(|server| wire::said_token(server) == Some(resource));
+            let have_it = servers.filter(|server| wire::shown_token_resource(server) == Some(resource));
             said.extend(have_it.map(|server| (*session_id, server.id.clone())));
         }
         self.hide_tokens(cx, said);
@@ -271,7 +271,8 @@ impl Host {
             return never!("the session is in memory");
         };
         let servers = wire::servers(&session.state).map(|(_, server)| server);
-        let lost = servers.filter(|server| wire::said_token(server).is_some_and(|said| !self.mcp.tokens.has(said)));
+        let lost =
+            servers.filter(|server| wire::shown_token_resource(server).is_some_and(|said| !self.mcp.tokens.has(said)));
         let lost = lost.map(|server| (session_id, server.id.clone())).collect();
         self.hide_tokens(cx, lost);
     }

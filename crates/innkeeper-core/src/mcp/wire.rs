@@ -85,7 +85,7 @@ pub(super) fn apps(capabilities: AppCapabilities) -> McpServerCustomizationApps 
 }
 
 /// Whether the published capability promises notifications about changes of a list (MCP-17).
-pub(super) fn tells_changes(capability: &Option<Value>) -> bool {
+pub(super) fn notifies_changes(capability: &Option<Value>) -> bool {
     let told = capability.as_ref().and_then(|capability| capability.get("listChanged"));
     told.and_then(Value::as_bool).unwrap_or_default()
 }
@@ -183,7 +183,7 @@ pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_t
 }
 
 /// The resource that a server says there is a token of for it.
-pub(super) fn said_token(server: &McpServerCustomization) -> Option<&str> {
+pub(super) fn shown_token_resource(server: &McpServerCustomization) -> Option<&str> {
     let said = server.meta.as_ref().and_then(|meta| meta.get(RESOURCE));
     said.and_then(Value::as_str)
 }

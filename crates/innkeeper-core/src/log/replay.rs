@@ -175,7 +175,7 @@ impl Replay {
                         }
                         let kept = &chunk.bytes[start..entry.end];
                         bytes += kept.len();
-                        actions.push(Arc::new(ActionFrame::kept(entry.seq, entry.since, kept.to_vec())));
+                        actions.push(Arc::new(ActionFrame::replayed(entry.seq, entry.since, kept.to_vec())));
                     }
                     start = entry.end;
                 }

@@ -112,7 +112,7 @@ impl Dialect {
         frames.retain(|frame| self.knows(frame.since));
         if !self.mcp_apps {
             for frame in &mut frames {
-                if let Some(plain) = mcp_apps::kept_without_apps(frame) {
+                if let Some(plain) = mcp_apps::replayed_without_apps(frame) {
                     *frame = Arc::new(plain);
                 }
             }

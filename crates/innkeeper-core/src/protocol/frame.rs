@@ -104,7 +104,7 @@ impl ActionFrame {
     }
 
     /// A frame from the replay window.
-    pub(crate) fn kept(seq: Seq, since: ProtocolVersion, bytes: Vec<u8>) -> Self {
+    pub(crate) fn replayed(seq: Seq, since: ProtocolVersion, bytes: Vec<u8>) -> Self {
         Self {
             seq,
             bytes,

@@ -139,7 +139,7 @@ impl Serialize for Snapshot {
         let mut out = serializer.serialize_struct("Snapshot", 3)?;
         out.serialize_field("resource", &*self.resource)?;
         match &self.state {
-            State::Session(session) => out.serialize_field("state", &SessionSeen(session, self.hides_apps))?,
+            State::Session(session) => out.serialize_field("state", &ShownSession(session, self.hides_apps))?,
             state => out.serialize_field("state", state)?,
         }
         out.serialize_field("fromSeq", &self.from_seq.0)?;
@@ -151,7 +151,7 @@ impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Root(root) => serialize_root(root, serializer),
-            Self::Session(session) => SessionSeen(session, false).serialize(serializer),
+            Self::Session(session) => ShownSession(session, false).serialize(serializer),
             Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
             Self::Watch(watch) => watch.serialize(serializer),
         }
@@ -179,9 +179,9 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serial
 }
 
 /// A session, and whether what belongs to MCP Apps is left out.
-struct SessionSeen<'a>(&'a Configured<SessionState, OptIns>, bool);
+struct ShownSession<'a>(&'a Configured<SessionState, OptIns>, bool);
 
-impl Serialize for SessionSeen<'_> {
+impl Serialize for ShownSession<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize_session(self.0, self.1, serializer)
     }

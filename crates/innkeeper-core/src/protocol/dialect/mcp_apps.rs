@@ -37,7 +37,7 @@ pub(crate) fn without_apps(action: &StateAction) -> Option<StateAction> {
 }
 
 /// An action of the replay window as clients without MCP Apps see it, if it differs.
-pub(crate) fn kept_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
+pub(crate) fn replayed_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
     if !may_have_apps(&frame.bytes) {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn kept_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
     let action: StateAction = serde_json::from_slice(&serde_json::to_vec(slot).ok()?).ok()?;
     *slot = serde_json::to_value(without_apps(&action)?).ok()?;
     let bytes = serde_json::to_vec(&message).ok()?;
-    Some(ActionFrame::kept(frame.seq, frame.since, bytes))
+    Some(ActionFrame::replayed(frame.seq, frame.since, bytes))
 }
 
 /// Whether a message is an action about customizations, judged by its first bytes.
@@ -172,7 +172,7 @@ mod tests {
         });
         let channel = r#""ahp-session:/\"type\":\"x""#;
         let frame = encode_action(channel, &action(ready), ExtensionFields::Nothing, Seq(7), None);
-        let told = kept_without_apps(&frame).expect("it has a channel");
+        let told = replayed_without_apps(&frame).expect("it has a channel");
         let told: Value = serde_json::from_slice(&told.bytes).expect("JSON");
         assert_eq!(
             told["params"]["action"],
@@ -181,6 +181,6 @@ mod tests {
         assert_eq!(told["params"]["serverSeq"], 7);
         let text = json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "session/mcpServer mcp://" });
         let frame = encode_action(channel, &action(text), ExtensionFields::Nothing, Seq(8), None);
-        assert!(kept_without_apps(&frame).is_none());
+        assert!(replayed_without_apps(&frame).is_none());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn lease(conn: &Connection, clients: usize) -> Result<Lease, StoreErr
     let host = HostRow::read(conn)?;
     Ok(Lease {
         last_seq: host.reserved,
-        kept_seq: host.kept,
+        persisted_seq: host.kept,
         sessions: usize::try_from(host.sessions).unwrap_or_default(),
         unsettled: unsettled(conn)?,
         clients: remembered(conn, clients)?,

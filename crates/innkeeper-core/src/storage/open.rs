@@ -26,7 +26,7 @@ pub struct Opening {
     /// The highest number that any earlier run may have given out.
     pub last_seq: Seq,
     /// The highest number up to which nothing is missing.
-    pub kept_seq: Seq,
+    pub persisted_seq: Seq,
     /// How many sessions are stored.
     pub sessions: usize,
     /// The clients to remember.
@@ -66,7 +66,7 @@ impl Host {
         }
         core.open_root(cx, opening.root, warnings);
         // Persisted with the first record of this run, so that every later run knows of it (P5).
-        core.log.add_gap(opening.kept_seq, opening.last_seq);
+        core.log.add_gap(opening.persisted_seq, opening.last_seq);
         core.mark_dirty(ROOT);
         if let Some(reason) = core.storage.mode().read_only_reason() {
             let root = core.root.state_mut();

@@ -349,7 +349,7 @@ fn core(
     };
     let opening = Opening {
         last_seq,
-        kept_seq: lease.kept_seq,
+        persisted_seq: lease.persisted_seq,
         sessions: lease.sessions,
         clients: lease.clients,
         root: lease.root,

@@ -103,7 +103,7 @@ fn opening(
     Some(Opening {
         last_seq,
         storage,
-        kept_seq: lease.kept_seq,
+        persisted_seq: lease.persisted_seq,
         sessions: lease.sessions,
         clients: before.stored_clients(),
         root: lease.root,

@@ -26,7 +26,7 @@ pub struct Lease {
     pub last_seq: Seq,
     /// The highest number up to which nothing is missing. A client that has seen more has seen
     /// what was lost, and gets snapshots.
-    pub kept_seq: Seq,
+    pub persisted_seq: Seq,
     /// How many sessions there are.
     pub sessions: usize,
     /// The sessions to look after: those that were not at rest, by URI.

@@ -37,7 +37,7 @@ fn draft_files_are_migrated() {
     let conn = location.open_for_writing(false).unwrap();
     let lease = reader::lease(&conn, 10).unwrap();
     assert_eq!(
-        (lease.last_seq, lease.kept_seq, lease.sessions),
+        (lease.last_seq, lease.persisted_seq, lease.sessions),
         (Seq(70000), Seq(12), 2)
     );
     assert_eq!(lease.unsettled, ["ahp-session:/a", "ahp-session:/b"]);

@@ -245,7 +245,7 @@ async fn f18_a_flipped_bit_in_the_wal_ends_it_there() {
         }
         let last = loaded.log.last().map_or(loaded.seq, |frame| frame.seq);
         assert!(
-            lease.kept_seq <= last,
+            lease.persisted_seq <= last,
             "more is kept than there is, after a flip of byte {byte}"
         );
     }

@@ -149,5 +149,5 @@ async fn p5_a_new_file_starts_at_the_wall_clock() {
     let before = jiff::Timestamp::now().as_microsecond() as u64;
     let life = HostRun::begin(&PlainStorage::new()).await;
     assert!(life.lease.last_seq.0 >= before);
-    assert_eq!(life.lease.kept_seq.0, 0);
+    assert_eq!(life.lease.persisted_seq.0, 0);
 }

@@ -66,7 +66,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
         let left = FaultyStorage::from_image(&image, storage.options.clone());
         let next = HostRun::begin(&left).await;
         assert!(
-            next.lease.kept_seq >= safe,
+            next.lease.persisted_seq >= safe,
             "round {round}, cut at {cut}: lost what was confirmed"
         );
         assert!(
@@ -76,7 +76,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
         let session = next.load(SESSION).await;
         for channel in [SESSION, CHAT] {
             let mut said = life.said_in(channel);
-            said.retain(|frame| frame.seq <= next.lease.kept_seq);
+            said.retain(|frame| frame.seq <= next.lease.persisted_seq);
             let folded = session
                 .chats
                 .iter()
@@ -162,7 +162,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
     let record = life.title(SESSION, "kept");
     life.keep(vec![record]).await;
     let next = HostRun::begin(&*storage.without_power().await).await;
-    assert_eq!(next.lease.kept_seq, life.seq);
+    assert_eq!(next.lease.persisted_seq, life.seq);
 }
 
 /// A failed read has no other effect (F7).

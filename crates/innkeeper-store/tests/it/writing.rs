@@ -103,7 +103,7 @@ async fn p1_streamed_output_is_synced_without_a_flush() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let next = HostRun::begin(&*innkeeper_testkit::journal::Storage::without_power(&storage).await).await;
-    assert_eq!(next.lease.kept_seq, life.seq);
+    assert_eq!(next.lease.persisted_seq, life.seq);
 }
 
 /// A full queue makes the host wait, and nothing is lost.

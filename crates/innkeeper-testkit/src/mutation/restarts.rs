@@ -108,8 +108,8 @@ impl JournalBug {
     /// Bends what a journal tells when it is opened.
     pub(crate) fn open(self, lease: &mut Lease) {
         match self {
-            Self::ReuseNumbers => lease.last_seq = lease.kept_seq,
-            Self::ClaimLost => lease.kept_seq = lease.last_seq,
+            Self::ReuseNumbers => lease.last_seq = lease.persisted_seq,
+            Self::ClaimLost => lease.persisted_seq = lease.last_seq,
             Self::ForgetUnsettled => lease.unsettled.clear(),
             _ => {}
         }

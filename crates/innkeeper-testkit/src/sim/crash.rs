@@ -212,7 +212,7 @@ impl Sim {
             .ok_or_else(|| Violation::new("a journal without turns"))?;
         let mut opening = Opening {
             last_seq: lease.last_seq,
-            kept_seq: lease.kept_seq,
+            persisted_seq: lease.persisted_seq,
             sessions: lease.sessions,
             clients: lease.clients,
             root: lease.root,

@@ -90,7 +90,7 @@ async fn a_crash_loses_the_batches_after_the_chosen_one() {
     let kept = async |keep| {
         let left = journal.crash(keep);
         let lease = left.open().await.expect("what is left opens");
-        lease.kept_seq.0 - confirmed.0
+        lease.persisted_seq.0 - confirmed.0
     };
     assert_eq!(kept(Keep::Durable).await, 0);
     for count in 0..=5 {

@@ -162,7 +162,7 @@ impl Stage {
         });
         let opening = Opening {
             last_seq: Seq(last.0 + 1000),
-            kept_seq: last,
+            persisted_seq: last,
             sessions: kept.listed.len(),
             clients: Vec::new(),
             root,

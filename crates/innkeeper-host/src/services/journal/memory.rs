@@ -211,7 +211,7 @@ impl Journal for MemoryJournal {
         }
         Ok(Lease {
             last_seq,
-            kept_seq: state.kept.seq,
+            persisted_seq: state.kept.seq,
             sessions: state.kept.len(),
             unsettled: state.kept.unsettled(),
             clients: state.kept.clients(),

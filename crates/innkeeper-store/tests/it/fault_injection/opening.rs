@@ -24,7 +24,7 @@ struct DataDirectory {
 #[derive(Debug, PartialEq)]
 struct Found {
     digest: String,
-    kept_seq: Seq,
+    persisted_seq: Seq,
 }
 
 impl DataDirectory {
@@ -34,7 +34,7 @@ impl DataDirectory {
             directory,
             expected: Found {
                 digest: String::new(),
-                kept_seq: Seq(0),
+                persisted_seq: Seq(0),
             },
         };
         let copy = data_dir.copy();
@@ -83,7 +83,7 @@ async fn find(directory: &Path) -> (Found, Seq) {
     };
     let found = Found {
         digest: digest(&journal, &lease).await,
-        kept_seq: lease.kept_seq,
+        persisted_seq: lease.persisted_seq,
     };
     (found, lease.last_seq)
 }

@@ -94,13 +94,16 @@ impl History {
         let kept = self
             .batches
             .iter()
-            .take_while(|batch| batch.seq <= lease.kept_seq)
+            .take_while(|batch| batch.seq <= lease.persisted_seq)
             .count();
         if let Some(last) = self.batches[..kept].last() {
-            assert_eq!(last.seq, lease.kept_seq, "{context}: kept_seq is that of a batch");
+            assert_eq!(
+                last.seq, lease.persisted_seq,
+                "{context}: persisted_seq is that of a batch"
+            );
         }
         assert!(
-            lease.last_seq >= lease.kept_seq,
+            lease.last_seq >= lease.persisted_seq,
             "{context}: numbers go on after those kept"
         );
         let found = digest(journal, lease).await;

@@ -52,7 +52,7 @@ async fn expect_all_of(host: &HostRun, left: Box<dyn Storage>, folded: innkeeper
     for channel in [SESSION, CHAT] {
         check_log(channel, &host.said_in(channel), folded, &after.log);
     }
-    assert_eq!(next.lease.kept_seq, host.seq);
+    assert_eq!(next.lease.persisted_seq, host.seq);
 }
 
 /// Records that are written behind may be lost from some batch on, never from the middle (P1).
@@ -68,7 +68,7 @@ pub async fn p1_only_a_tail_is_lost(storage: Box<dyn Storage>) {
     }
     for left in [storage.killed().await, storage.without_power().await] {
         let next = HostRun::begin(&*left).await;
-        let kept = next.lease.kept_seq;
+        let kept = next.lease.persisted_seq;
         let session = next.load(SESSION).await;
         check_order(&session.log);
         for chat in [CHAT, OTHER_CHAT] {

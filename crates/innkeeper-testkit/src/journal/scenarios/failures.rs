@@ -95,7 +95,11 @@ pub async fn p14_a_batch_that_failed_leaves_nothing(storage: Box<dyn Storage>) {
         assert_eq!(host.turns().position(CHAT, "b"), Ok(Some(1)), "{step}");
         host.flush().await;
         host = host.again(&*storage).await;
-        assert_eq!((host.lease.kept_seq, host.lease.unsettled.len()), (kept, 0), "{step}");
+        assert_eq!(
+            (host.lease.persisted_seq, host.lease.unsettled.len()),
+            (kept, 0),
+            "{step}"
+        );
         assert_eq!(host.lease.clients.len(), 1, "{step}");
     }
 }

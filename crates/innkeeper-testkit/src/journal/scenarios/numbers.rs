@@ -72,7 +72,7 @@ pub async fn p5_numbers_are_reserved_before_they_run_out(storage: Box<dyn Storag
 pub async fn p5_kept_seq_says_up_to_where_nothing_is_missing(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     // A client of a journal that was lost has seen what this one does not know.
-    assert_eq!(host.lease.kept_seq, Seq(0), "an empty journal has kept nothing");
+    assert_eq!(host.lease.persisted_seq, Seq(0), "an empty journal has kept nothing");
     host.create(SESSION, CHAT).await;
     let record = host.title(SESSION, "a title");
     // Actions that are not persisted take numbers, too.
@@ -80,7 +80,7 @@ pub async fn p5_kept_seq_says_up_to_where_nothing_is_missing(storage: Box<dyn St
     host.keep(vec![record]).await;
     let confirmed = host.seq;
     let killed = HostRun::begin(&*storage.without_power().await).await;
-    assert_eq!(killed.lease.kept_seq, confirmed);
+    assert_eq!(killed.lease.persisted_seq, confirmed);
     for _ in 0..50 {
         let record = host.delta(CHAT, "p", "text ");
         host.keep(vec![record]).await;
@@ -88,7 +88,7 @@ pub async fn p5_kept_seq_says_up_to_where_nothing_is_missing(storage: Box<dyn St
     let said = host.seq;
     for left in [storage.killed().await, storage.without_power().await] {
         let next = HostRun::begin(&*left).await;
-        let kept = next.lease.kept_seq;
+        let kept = next.lease.persisted_seq;
         assert!(
             confirmed <= kept && kept <= said,
             "{kept} is not from {confirmed} to {said}"
@@ -99,10 +99,10 @@ pub async fn p5_kept_seq_says_up_to_where_nothing_is_missing(storage: Box<dyn St
         assert_eq!(last, Some(expected), "what is there of numbers up to {kept}");
     }
     let host = host.again(&*storage).await;
-    assert_eq!(host.lease.kept_seq, said, "after a proper end");
+    assert_eq!(host.lease.persisted_seq, said, "after a proper end");
     let host = host.again(&*storage).await;
     assert_eq!(
-        host.lease.kept_seq, said,
+        host.lease.persisted_seq, said,
         "a host in which nothing happened keeps nothing new"
     );
 }

@@ -288,9 +288,9 @@ impl Journal for Broken {
         let mut lease = self.inner.open().await?;
         let mut notes = self.notes();
         match self.mistake {
-            Mistake::ReusesNumbers => lease.last_seq = lease.kept_seq.max(Seq(1_000)),
+            Mistake::ReusesNumbers => lease.last_seq = lease.persisted_seq.max(Seq(1_000)),
             Mistake::ReservesAtTheStartOnly => lease.last_seq = Seq(1_000 + (notes.lives << 16)),
-            Mistake::ClaimsToKeepEverything => lease.kept_seq = lease.last_seq,
+            Mistake::ClaimsToKeepEverything => lease.persisted_seq = lease.last_seq,
             Mistake::ForgetsTheUnsettled => lease.unsettled.clear(),
             Mistake::UnsettlesByRecordOnly => lease.unsettled = notes.unsettled.iter().cloned().collect(),
             Mistake::SettlesNobody => lease.unsettled = self.lines().into_iter().map(|line| line.uri).collect(),

@@ -270,7 +270,7 @@ pub enum Input {
         outcome: Result<ImportedSession, String>,
     },
     /// Stored sessions to recover, because something was running in them when the host ended.
-    LookAfter(Vec<String>),
+    Recover(Vec<String>),
     /// The host logged something. It changes no state and goes to the subscribers of the log (OTL-02).
     Logs(Vec<LogRecord>),
     /// The moment named by [`crate::HostCore::next_deadline`] has come.

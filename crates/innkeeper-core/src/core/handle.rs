@@ -40,7 +40,7 @@ impl Host {
                 outcome,
             } => self.listed(cx, conn, &id, &page, outcome),
             Input::Imported { conn, id, outcome } => self.imported(cx, conn, &id, outcome),
-            Input::LookAfter(sessions) => self.recover_sessions(cx, sessions),
+            Input::Recover(sessions) => self.recover_sessions(cx, sessions),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
                 // With a turn at work, the driver brings its agent up by itself.
@@ -144,7 +144,7 @@ impl Host {
             | Input::Loaded { .. }
             | Input::Listed { .. }
             | Input::Imported { .. }
-            | Input::LookAfter(_)
+            | Input::Recover(_)
             | Input::McpTokenLost { .. }
             | Input::AgentsChanged(_)
             | Input::WatchOpened { .. }

@@ -308,7 +308,7 @@ impl HostBuilder {
         });
         if !unsettled.is_empty() {
             // The inbox is empty, so there is room.
-            let _ = inbox.try_send(Message::Core(Input::LookAfter(unsettled)));
+            let _ = inbox.try_send(Message::Core(Input::Recover(unsettled)));
         }
         tasks.spawn(keep_current(
             Arc::clone(&handle.catalogue),
@@ -368,7 +368,7 @@ fn core(
 /// Brings a session back before anything else happens, and closes what was interrupted in it.
 async fn recover(core: &mut HostCore, journal: &Arc<dyn Journal>, uri: String, effects: &mut Vec<Effect>) {
     let mut asked = Vec::new();
-    core.handle(at_start(), Input::LookAfter(vec![uri]), &mut asked);
+    core.handle(at_start(), Input::Recover(vec![uri]), &mut asked);
     for effect in asked {
         let Effect::Journal(JournalCommand::Load { uri }) = effect else {
             effects.push(effect);

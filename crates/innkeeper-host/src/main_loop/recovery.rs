@@ -76,7 +76,7 @@ impl HostTask {
         }
         self.durability.set_read_only(read_only);
         self.submit(&mut effects)?;
-        self.handles.send(Message::Core(Input::LookAfter(unsettled)));
+        self.handles.send(Message::Core(Input::Recover(unsettled)));
         Ok(())
     }
 }

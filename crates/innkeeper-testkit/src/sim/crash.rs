@@ -154,7 +154,7 @@ impl Sim {
             self.perform(effect)?;
         }
         self.connect_probes();
-        self.handle(Input::LookAfter(unsettled))?;
+        self.handle(Input::Recover(unsettled))?;
         self.check_nothing_runs()
     }
 
@@ -176,7 +176,7 @@ impl Sim {
     fn inspect(&self, journal: &MemoryJournal) -> Result<HostState, Violation> {
         let copy = journal.crash(Keep::Everything);
         let (mut core, _) = self.open_core(&copy, lease(&copy)?, None)?;
-        let mut next = Some(Input::LookAfter(all_sessions(&copy).collect()));
+        let mut next = Some(Input::Recover(all_sessions(&copy).collect()));
         let mut asked = Vec::new();
         while let Some(input) = next {
             let mut effects = Vec::new();

@@ -192,7 +192,7 @@ fn restarted() -> Stage {
     stage.session(conn, SESSION);
     stage.subscribe(conn, SESSION);
     let mut stage = stage.restart(CoreConfig::default());
-    stage.handle(Input::LookAfter(vec![SESSION.to_owned()]));
+    stage.handle(Input::Recover(vec![SESSION.to_owned()]));
     stage
 }
 
@@ -220,7 +220,7 @@ fn ses35_a_draft_that_somebody_comes_back_to_outlives_a_restart_and_is_still_a_d
     let added = stage.notifications(conn);
     assert_eq!(added[0]["method"], "root/sessionAdded");
     let mut next = stage.restart(CoreConfig::default());
-    next.handle(Input::LookAfter(vec![SESSION.to_owned()]));
+    next.handle(Input::Recover(vec![SESSION.to_owned()]));
     next.pass(10 * GRACE_MS);
     assert!(exists(&next), "and is none any more");
 }

@@ -84,7 +84,7 @@ pub struct CoreConfig {
     /// as offered in every session.
     pub lists_tools: bool,
     /// Whether the MCP service persists tokens; otherwise a token ends with the client that gave it.
-    pub keeps_mcp_tokens: bool,
+    pub persists_mcp_tokens: bool,
     /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
     pub mcp_blocking_ms: u64,
     /// Whether the host passes its log to the core; otherwise no client is offered the log (OTL-01).
@@ -155,7 +155,7 @@ impl Default for CoreConfig {
             serves_repositories: false,
             serves_mcp: false,
             lists_tools: false,
-            keeps_mcp_tokens: false,
+            persists_mcp_tokens: false,
             mcp_blocking_ms: 10_000,
             serves_logs: false,
             max_mcp_servers: 64,

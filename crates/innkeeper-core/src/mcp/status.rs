@@ -98,7 +98,7 @@ impl Host {
         let Some(shown) = wire::find(&session.state, id) else {
             return;
         };
-        let meta = wire::with_facts(shown.meta.as_ref(), facts, self.config.keeps_mcp_tokens);
+        let meta = wire::with_facts(shown.meta.as_ref(), facts, self.config.persists_mcp_tokens);
         // One that shows none is shown as it was declared.
         let icons = wire::icons(&facts.icons).or_else(|| shown.icons.clone());
         if shown.meta == meta && shown.icons == icons {

@@ -9,7 +9,7 @@
 //! admin replaces or revokes the token; otherwise the actions of one user would be done in the name of another. A
 //! token that a server no longer accepts belongs to no client, and every client that may sign in can replace it
 //! (MCP-11); the same holds while a call waits because the token lacks scopes. Where tokens are persisted
-//! ([`CoreConfig::keeps_mcp_tokens`](crate::CoreConfig::keeps_mcp_tokens)), they outlive their client and the host,
+//! ([`CoreConfig::persists_mcp_tokens`](crate::CoreConfig::persists_mcp_tokens)), they outlive their client and the host,
 //! and once the client has left, every client that may sign in can replace or revoke them. Otherwise a token is
 //! deleted when the grace period of its client ends (AUTH-07).
 //!
@@ -233,7 +233,7 @@ impl Host {
             return;
         };
         self.hide_token(cx, resource);
-        let is_nobodys = !self.config.keeps_mcp_tokens && !self.clients.contains_key(&given.by);
+        let is_nobodys = !self.config.persists_mcp_tokens && !self.clients.contains_key(&given.by);
         cx.emit(McpCommand::SetToken {
             resource: resource.to_owned(),
             change: match is_nobodys {
@@ -289,7 +289,7 @@ impl Host {
 
     /// Removes the tokens of a client whose grace period is over, unless tokens are persisted.
     pub(crate) fn take_server_tokens_of(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
-        if self.config.keeps_mcp_tokens {
+        if self.config.persists_mcp_tokens {
             return;
         }
         let given = self.mcp.tokens.given.iter().filter(|(_, given)| given.by == *client);
@@ -321,7 +321,7 @@ impl Host {
     /// Goes on with what is known of tokens by the core before this one.
     pub(crate) fn take_over_server_tokens(&mut self, before: Mcp) {
         let mut before = before.tokens;
-        let keeps = self.config.keeps_mcp_tokens;
+        let keeps = self.config.persists_mcp_tokens;
         for (resource, given) in &mut before.given {
             if !keeps && !self.clients.contains_key(&given.by) {
                 // Its client is unknown to this core: it expires at once.

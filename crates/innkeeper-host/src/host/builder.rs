@@ -235,7 +235,7 @@ impl HostBuilder {
         self.limits.core.serves_repositories = self.repositories.serves();
         self.limits.core.serves_mcp = self.mcp_servers.serves();
         self.limits.core.lists_tools = true;
-        self.limits.core.keeps_mcp_tokens = self.mcp_servers.keeps_tokens();
+        self.limits.core.persists_mcp_tokens = self.mcp_servers.keeps_tokens();
         self.limits.core.serves_logs = self.logs.is_some();
         let mut lease = self.journal.open().await?;
         let (inbox, receiver) = mpsc::channel(INBOX);

@@ -9,7 +9,7 @@ use super::*;
 
 fn keeping() -> (Stage, ConnId) {
     let config = CoreConfig {
-        keeps_mcp_tokens: true,
+        persists_mcp_tokens: true,
         ..config()
     };
     let (stage, conn, _) = Stage::serving_with(config, json!([server("top")]));

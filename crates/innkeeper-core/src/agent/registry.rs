@@ -86,7 +86,7 @@ impl Host {
         let agents = profiles.iter().map(|agent| {
             let mut info = agent.info.clone();
             for entry in info.customizations.iter_mut().flatten() {
-                self.switch_for_all(entry);
+                self.apply_host_enablement(entry);
             }
             info
         });

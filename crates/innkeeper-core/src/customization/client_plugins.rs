@@ -70,14 +70,14 @@ impl Host {
     /// hold in it.
     pub(crate) fn customizations_rescoped(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         self.follow_again(cx, session_id);
-        self.switch_again(cx, session_id);
+        self.republish_enablement(cx, session_id);
     }
 
     /// Handles a changed entry of an active client: its plugins, and its decisions about them (CUS-16).
     pub(crate) fn client_customizes(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         self.count_publication(session_id, client);
         self.follow_again(cx, session_id);
-        self.switch_of_client(cx, session_id, client);
+        self.republish_client_enablement(cx, session_id, client);
     }
 
     /// Handles an unchanged entry of an active client: a plugin without a nonce may have changed all the same, so it
@@ -144,7 +144,7 @@ impl Host {
             return;
         }
         if self.config.serves_customizations {
-            return self.switch_again(cx, session_id);
+            return self.republish_enablement(cx, session_id);
         }
         let customizations = Vec::new();
         let action = SessionCustomizationsChangedAction { customizations };

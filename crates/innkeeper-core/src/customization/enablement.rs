@@ -160,13 +160,13 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
 
 impl Host {
     /// Shows in something that every session gets what was decided about it for everywhere.
-    pub(crate) fn switch_for_all(&self, entry: &mut Customization) {
+    pub(crate) fn apply_host_enablement(&self, entry: &mut Customization) {
         EnablementView::of_host(&self.enablement.store).switch(entry);
     }
 
     /// Shows a session what was decided about its customizations, because other decisions hold in
     /// it now.
-    pub(super) fn switch_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+    pub(super) fn republish_enablement(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
@@ -184,7 +184,7 @@ impl Host {
 
     /// Shows the decisions of a client about its own plugins. Other entries are skipped, because clients publish
     /// often.
-    pub(super) fn switch_of_client(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+    pub(super) fn republish_client_enablement(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };

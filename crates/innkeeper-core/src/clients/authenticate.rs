@@ -14,7 +14,7 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{Authenticate, RequestId};
 
 /// The longest accepted lifetime of a token, ten years, so that every deadline can be represented.
-const LONGEST_LIFE_S: u64 = 10 * 365 * 24 * 60 * 60;
+const MAX_LIFETIME_S: u64 = 10 * 365 * 24 * 60 * 60;
 
 /// A tool call that waits for a token.
 struct WaitingCall {
@@ -108,7 +108,7 @@ impl Host {
             let token = ServerToken {
                 secret: token.clone(),
                 scopes: scopes.clone(),
-                expires_in: expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S)),
+                expires_in: expires_in.map(|seconds| seconds.min(MAX_LIFETIME_S)),
                 number: 0,
                 given_by: client.to_string(),
                 authorization_servers,
@@ -121,7 +121,7 @@ impl Host {
             self.tool_reply(cx, call.chat, call.turn, call.call.clone(), reply);
         }
         if is_agents {
-            let lasts_ms = expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S).saturating_mul(1000));
+            let lasts_ms = expires_in.map(|seconds| seconds.min(MAX_LIFETIME_S).saturating_mul(1000));
             let held = AgentToken {
                 token,
                 scopes,

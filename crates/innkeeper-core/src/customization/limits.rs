@@ -20,24 +20,24 @@ pub(super) fn fit(list: &mut Vec<Customization>, config: &CoreConfig) -> BTreeSe
     if fits {
         return left_out;
     }
-    let mut room = Room {
+    let mut budget = Budget {
         children: config.max_customization_children,
         bytes: config.max_customization_bytes,
     };
-    fit_containers(list, config.max_customizations, &mut room, &mut left_out);
+    fit_containers(list, config.max_customizations, &mut budget, &mut left_out);
     for entry in list {
-        fit_children(entry, &mut room, &mut left_out);
+        fit_children(entry, &mut budget, &mut left_out);
     }
     left_out
 }
 
-struct Room {
+struct Budget {
     children: usize,
     bytes: usize,
 }
 
 /// The containers first: one that is there without its children can say that they are missing.
-fn fit_containers(list: &mut Vec<Customization>, most: usize, room: &mut Room, left_out: &mut BTreeSet<String>) {
+fn fit_containers(list: &mut Vec<Customization>, most: usize, budget: &mut Budget, left_out: &mut BTreeSet<String>) {
     let mut kept = 0;
     for entry in list.iter_mut() {
         let children = children_mut(entry).map(std::mem::take);
@@ -45,10 +45,10 @@ fn fit_containers(list: &mut Vec<Customization>, most: usize, room: &mut Room, l
         if let (Some(children), Some(place)) = (children, children_mut(entry)) {
             *place = children;
         }
-        if kept == most || bytes > room.bytes {
+        if kept == most || bytes > budget.bytes {
             break;
         }
-        room.bytes -= bytes;
+        budget.bytes -= bytes;
         kept += 1;
     }
     let rest = list.split_off(kept);
@@ -65,17 +65,17 @@ fn fit_containers(list: &mut Vec<Customization>, most: usize, room: &mut Room, l
     }
 }
 
-fn fit_children(entry: &mut Customization, room: &mut Room, left_out: &mut BTreeSet<String>) {
+fn fit_children(entry: &mut Customization, budget: &mut Budget, left_out: &mut BTreeSet<String>) {
     // MCP servers have no children.
     let Some(children) = children_mut(entry) else { return };
     let mut kept = 0;
     for child in children.iter() {
         let bytes = bytes_of(child);
-        if room.children == 0 || bytes > room.bytes {
+        if budget.children == 0 || bytes > budget.bytes {
             break;
         }
-        room.children -= 1;
-        room.bytes -= bytes;
+        budget.children -= 1;
+        budget.bytes -= bytes;
         kept += 1;
     }
     let all = children.len();

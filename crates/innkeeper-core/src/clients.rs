@@ -180,7 +180,7 @@ mod tests {
             },
             presence: Presence::Absent(Subscriptions::default()),
             memberships: Default::default(),
-            kept: Default::default(),
+            persisted: Default::default(),
         }
     }
 

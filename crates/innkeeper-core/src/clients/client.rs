@@ -65,7 +65,7 @@ pub struct Client {
     /// The sessions it is an active client of.
     pub memberships: BTreeSet<ChannelId>,
     /// The channels that its persisted document may name.
-    pub kept: HashSet<Arc<str>>,
+    pub persisted: HashSet<Arc<str>>,
 }
 
 impl ActiveTransports {

@@ -281,7 +281,7 @@ impl Host {
                     negotiated,
                     presence: Presence::Active(ActiveTransports::one(conn)),
                     memberships: Default::default(),
-                    kept: Default::default(),
+                    persisted: Default::default(),
                 };
                 self.clients.insert(id.clone(), client);
             }

@@ -79,7 +79,7 @@ impl Host {
         match self
             .clients
             .get(&client)
-            .is_some_and(|client| client.kept.contains(uri))
+            .is_some_and(|client| client.persisted.contains(uri))
         {
             true => self.mark_client_replaced(&client),
             false => self.mark_client_dirty(&client),

@@ -176,7 +176,7 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
         };
         subscriptions.insert(uri.into(), subscription);
     }
-    let kept = subscriptions.keys().cloned().collect();
+    let persisted = subscriptions.keys().cloned().collect();
     Ok(Client {
         principal: (&*document.principal).into(),
         negotiated: Negotiated {
@@ -189,6 +189,6 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             subscriptions,
         }),
         memberships: Default::default(),
-        kept,
+        persisted,
     })
 }

@@ -337,11 +337,11 @@ impl Host {
             let subscriptions = self.earlier_subscriptions(&id);
             let mut replaces = replaced.contains(&id);
             if let Some(client) = self.clients.get_mut(&id) {
-                replaces |= client.kept.len() > subscriptions.len() + MAX_EARLIER;
+                replaces |= client.persisted.len() > subscriptions.len() + MAX_EARLIER;
                 if replaces {
-                    client.kept.clear();
+                    client.persisted.clear();
                 }
-                client.kept.extend(subscriptions.into_keys());
+                client.persisted.extend(subscriptions.into_keys());
             }
             let record = match self.clients.get(&id) {
                 Some(client) => Record::Client {

@@ -32,7 +32,7 @@ impl Host {
         }
         let RestoredSession {
             uri,
-            kept,
+            persisted_seq,
             document,
             chats,
             log,
@@ -45,7 +45,7 @@ impl Host {
             true => self.log.seq(),
             false => Seq(document.created_seq),
         };
-        let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
+        let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, persisted_seq, &log);
         let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
         if is_converted {
             self.mark_dirty(session_id);
@@ -100,7 +100,7 @@ impl Host {
         let mut ids = HashMap::new();
         let mut parents = Vec::new();
         for chat in restored {
-            let id = self.restore_channel(now, &chat.uri, ChannelKind::Chat, chat.created, chat.kept, log);
+            let id = self.restore_channel(now, &chat.uri, ChannelKind::Chat, chat.created, chat.persisted_seq, log);
             parents.extend(chat.parent.map(|parent| (id, parent)));
             ids.insert(chat.uri, id);
             let entry = Chat {
@@ -130,11 +130,16 @@ impl Host {
         uri: &str,
         kind: ChannelKind,
         created: Seq,
-        kept: Seq,
+        persisted_seq: Seq,
         log: &[StoredFrame],
     ) -> ChannelId {
         let id = self.channels.create(uri, kind, created);
-        self.restore_log(now, id, kept, log.iter().filter(|frame| *frame.channel == *uri));
+        self.restore_log(
+            now,
+            id,
+            persisted_seq,
+            log.iter().filter(|frame| *frame.channel == *uri),
+        );
         id
     }
 
@@ -142,16 +147,18 @@ impl Host {
         &mut self,
         now: Now,
         id: ChannelId,
-        kept: Seq,
+        persisted_seq: Seq,
         log: impl Iterator<Item = &'a StoredFrame>,
     ) {
         let log: Vec<&StoredFrame> = log.collect();
         // Older actions than these are forgotten. Without any, the document has all of them.
-        let forgotten = log.first().map_or(kept, |oldest| Seq(oldest.first.0.saturating_sub(1)));
-        let last = log.last().map_or(kept, |newest| newest.seq.max(kept));
+        let forgotten = log
+            .first()
+            .map_or(persisted_seq, |oldest| Seq(oldest.first.0.saturating_sub(1)));
+        let last = log.last().map_or(persisted_seq, |newest| newest.seq.max(persisted_seq));
         let tail = log
             .iter()
-            .filter(|frame| frame.seq > kept)
+            .filter(|frame| frame.seq > persisted_seq)
             .map(|frame| frame.bytes.len());
         if let Some(entry) = self.channels.get_mut(id) {
             entry.last = last;

@@ -18,12 +18,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 mod chats;
-mod kept;
+mod persisted;
 mod store;
 pub mod working_agent;
 
 pub use chats::*;
-pub use kept::*;
+pub use persisted::*;
 pub use store::*;
 
 pub const ROOT: &str = "ahp-root://";
@@ -45,7 +45,7 @@ pub struct Stage {
     /// The turns that were read for agents.
     pub spans: Vec<TurnSpan>,
     /// The persisted state, if the host has a store.
-    pub kept: Option<Kept>,
+    pub persisted: Option<PersistedState>,
     inboxes: BTreeMap<ConnId, Vec<Value>>,
     next_slot: u32,
     next_id: u64,
@@ -78,7 +78,7 @@ impl Stage {
             turns: Arc::default(),
             loads: Vec::new(),
             spans: Vec::new(),
-            kept: None,
+            persisted: None,
             inboxes: BTreeMap::new(),
             next_slot: 0,
             next_id: 1,
@@ -97,8 +97,8 @@ impl Stage {
         let mut loaded = Vec::new();
         for mut effect in effects {
             self.tell(&mut effect);
-            if let Some(kept) = &mut self.kept {
-                kept.keep(&effect);
+            if let Some(persisted) = &mut self.persisted {
+                persisted.persist(&effect);
             }
             loaded.extend(self.loaded(&effect));
             match effect {

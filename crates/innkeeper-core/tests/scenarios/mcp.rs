@@ -12,8 +12,8 @@ use crate::harness::*;
 
 mod app_turns;
 mod apps;
-mod kept_tokens;
 mod lifecycle;
+mod persisted_tokens;
 mod side_channel;
 mod signing_in;
 mod waiting;

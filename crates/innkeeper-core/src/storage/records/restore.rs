@@ -28,7 +28,7 @@ use crate::session::TitleSource;
 #[derive(Debug)]
 pub struct RestoredSession {
     pub(crate) uri: String,
-    pub(crate) kept: Seq,
+    pub(crate) persisted_seq: Seq,
     pub(crate) document: SessionDocument,
     pub(crate) chats: Vec<RestoredChat>,
     pub(crate) log: Vec<StoredFrame>,
@@ -40,7 +40,7 @@ pub struct RestoredSession {
 #[derive(Debug)]
 pub(crate) struct RestoredChat {
     pub(crate) uri: String,
-    pub(crate) kept: Seq,
+    pub(crate) persisted_seq: Seq,
     pub(crate) created: Seq,
     pub(crate) model: ChatModel,
     pub(crate) titled_by: TitleSource,
@@ -91,7 +91,7 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
                 followed.map_err(|problem| unreadable(frame, &problem))?;
             }
         } else if let Some(chat) = by_uri.get(&*frame.channel).and_then(|index| chats.get_mut(*index))
-            && frame.seq > chat.kept
+            && frame.seq > chat.persisted_seq
         {
             chat.apply(frame)?;
         }
@@ -133,7 +133,7 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
     }
     Ok(RestoredSession {
         uri: stored.uri,
-        kept: stored.seq,
+        persisted_seq: stored.seq,
         document,
         chats,
         log: stored.log,
@@ -154,7 +154,7 @@ fn restore_chat(stored: StoredChat, turns: &Arc<dyn TurnSource>) -> Result<Resto
     let writers = document.writers.iter();
     Ok(RestoredChat {
         uri: stored.uri,
-        kept: stored.seq,
+        persisted_seq: stored.seq,
         created: Seq(document.created_seq),
         model: ChatModel::restore(document.state, stored.turns, recent, Arc::clone(turns)),
         titled_by: document.titled_by,
@@ -173,7 +173,7 @@ fn restore_chat(stored: StoredChat, turns: &Arc<dyn TurnSource>) -> Result<Resto
 
 impl RestoredChat {
     fn apply(&mut self, frame: &StoredFrame) -> Result<(), String> {
-        let envelope = open(frame, self.kept)?;
+        let envelope = open(frame, self.persisted_seq)?;
         if let (StateAction::ChatPendingMessageSet(set), Some(origin)) = (&envelope.action, &envelope.origin) {
             self.writers.insert(set.id.clone(), ClientId::new(&origin.client_id));
         }
@@ -225,11 +225,11 @@ pub(crate) fn restore_enablement(stored: &StoredRoot) -> Result<Arc<EnablementSt
     Ok(document.enablement)
 }
 
-/// Reads the envelope of a persisted action that is newer than the document at `kept`.
-fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
-    if frame.first <= kept {
+/// Reads the envelope of a persisted action that is newer than the document at `persisted_seq`.
+fn open(frame: &StoredFrame, persisted_seq: Seq) -> Result<ActionEnvelope, String> {
+    if frame.first <= persisted_seq {
         return Err(format!(
-            "action {} on {:?} is partly in the document persisted at {kept}",
+            "action {} on {:?} is partly in the document persisted at {persisted_seq}",
             frame.seq, frame.channel
         ));
     }

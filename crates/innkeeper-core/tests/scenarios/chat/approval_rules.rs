@@ -512,7 +512,7 @@ fn a_session_that_works_elsewhere_forgets_what_was_allowed_for_the_first_place()
 
 /// A host with a store, and a session in a workspace.
 fn stored() -> (Stage, ConnId) {
-    let mut stage = Stage::opening(Kept::default(), CoreConfig::default());
+    let mut stage = Stage::opening(PersistedState::default(), CoreConfig::default());
     let conn = stage.client("c", &[]);
     in_workspace(&mut stage, conn, SESSION, WORKSPACE);
     let turn_end = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 1 });
@@ -552,7 +552,7 @@ fn rules_survive_a_restart() {
 #[test]
 fn what_earlier_versions_remembered_allows_nothing_and_is_told() {
     let (mut stage, _) = stored();
-    let mut kept = stage.kept.take().expect("a store");
+    let mut kept = stage.persisted.take().expect("a store");
     kept.edit_root(|root| {
         root["workspaceApprovals"] = json!({ WORKSPACE: ["run_command", "run_command(ls)", "mcp:id/add"] });
         let fields = root.as_object_mut().expect("an object");
@@ -626,7 +626,7 @@ fn importing_a_session_resets_its_approvals_and_says_so() {
     stage.accepted(conn, SESSION, change("autoApprove", json!("autoApprove")));
     // Everything is in the document, as in an export.
     stage.handle(innkeeper_core::Input::ShutDown);
-    let mut kept = stage.kept.take().expect("a store");
+    let mut kept = stage.persisted.take().expect("a store");
     let approvals = kept.import(SESSION);
     assert_eq!(
         approvals,

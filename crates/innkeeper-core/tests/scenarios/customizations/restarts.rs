@@ -16,7 +16,7 @@ fn config() -> CoreConfig {
 
 /// A session on a host with a store, in which this was found.
 fn kept_session(list: &Value) -> (Stage, ConnId) {
-    let mut stage = Stage::opening(Kept::default(), config());
+    let mut stage = Stage::opening(PersistedState::default(), config());
     let conn = stage.client("c", &[]);
     stage.session_in_workspace(conn, SESSION);
     stage.keep_session(conn, SESSION);
@@ -52,7 +52,7 @@ fn cus16_p1_decisions_of_every_scope_survive_a_crash() {
     stage.toggle(conn, SESSION, "m", json!([in_workspace(false)]));
     stage.toggle(conn, SESSION, "t", json!([globally(false)]));
     let shown = stage.shown(SESSION);
-    let was_promised = stage.kept.as_ref().is_some_and(|kept| kept.root_was_promised);
+    let was_promised = stage.persisted.as_ref().is_some_and(|kept| kept.root_was_promised);
     assert!(was_promised, "nobody hears of it before it is safe");
     let mut stage = stage.restart(config());
     let conn = stage.client("c", &[SESSION]);

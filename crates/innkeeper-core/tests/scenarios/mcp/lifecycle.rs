@@ -206,7 +206,7 @@ fn mcp01_servers_go_with_their_session() {
 
 #[test]
 fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
-    let mut stage = Stage::opening(Kept::default(), config());
+    let mut stage = Stage::opening(PersistedState::default(), config());
     let conn = stage.app_client("c", &[]);
     stage.session_in_workspace(conn, SESSION);
     stage.subscribe(conn, SESSION);

@@ -18,7 +18,7 @@ fn config() -> CoreConfig {
 
 /// A host with a store, and a session in which a turn runs.
 fn stage() -> (Stage, ConnId, String) {
-    let mut stage = Stage::opening(Kept::default(), config());
+    let mut stage = Stage::opening(PersistedState::default(), config());
     let conn = stage.client("c", &[ROOT]);
     let chat = stage.session(conn, SESSION);
     stage.subscribe(conn, &chat);
@@ -37,7 +37,7 @@ fn gone(stage: &Stage) -> Vec<String> {
 
 fn is_deleted(stage: &Stage) -> bool {
     stage
-        .kept
+        .persisted
         .as_ref()
         .is_some_and(|kept| kept.deleted.contains_key(SESSION))
 }
@@ -85,7 +85,7 @@ fn ses37_a_restored_session_joins_the_others_and_is_whole() {
         panic!("the store is asked");
     };
     assert_eq!(uri, SESSION);
-    if let Some(kept) = &mut stage.kept {
+    if let Some(kept) = &mut stage.persisted {
         kept.deleted.clear();
     }
     let summary = json!({
@@ -127,7 +127,7 @@ fn ses37_what_goes_for_good_goes_at_once() {
             undo_delete_ms: if case == "setting" { 0 } else { DAY_MS },
             ..CoreConfig::default()
         };
-        let mut stage = Stage::opening(Kept::default(), config);
+        let mut stage = Stage::opening(PersistedState::default(), config);
         let conn = stage.client("c", &[]);
         stage.session(conn, SESSION);
         if case != "draft" {
@@ -161,13 +161,13 @@ fn ses37_a_deleted_session_can_be_removed_for_good() {
     };
     assert_eq!(stage.request(conn, command)["result"], Value::Null);
     assert_eq!(gone(&stage), [SESSION]);
-    assert!(stage.kept.as_ref().is_some_and(|kept| !kept.has_session(SESSION)));
+    assert!(stage.persisted.as_ref().is_some_and(|kept| !kept.has_session(SESSION)));
     assert_eq!(stage.create(conn, SESSION)["result"], Value::Null, "the name is free");
 }
 
 #[test]
 fn ses38_what_was_deleted_long_ago_is_looked_for_at_the_start_and_every_hour() {
-    let mut stage = Stage::opening(Kept::default(), config());
+    let mut stage = Stage::opening(PersistedState::default(), config());
     let purges = |stage: &Stage| -> Vec<i64> {
         let purges = stage.agent.iter().filter_map(|effect| match effect {
             Effect::Journal(JournalCommand::PurgeDeleted { before_ms }) => Some(*before_ms),

@@ -187,7 +187,7 @@ fn ses35_drafts_count_among_the_sessions_that_a_host_takes() {
 
 /// A host with a store that has a draft, in its next life.
 fn restarted() -> Stage {
-    let mut stage = Stage::opening(Kept::default(), CoreConfig::default());
+    let mut stage = Stage::opening(PersistedState::default(), CoreConfig::default());
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
     stage.subscribe(conn, SESSION);
@@ -205,7 +205,7 @@ fn ses35_a_draft_that_nobody_comes_back_to_is_deleted_by_the_next_life_of_the_ho
     stage.pass(1);
     assert!(!exists(&stage));
     let next = stage.restart(CoreConfig::default());
-    assert!(next.kept.as_ref().is_some_and(|kept| !kept.has_session(SESSION)));
+    assert!(next.persisted.as_ref().is_some_and(|kept| !kept.has_session(SESSION)));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{ROOT, Stage, able};
 
 /// The persisted state, as a journal returns it.
 #[derive(Default)]
-pub struct Kept {
+pub struct PersistedState {
     root: Option<(Seq, Bytes)>,
     sessions: BTreeMap<Arc<str>, (Seq, Bytes)>,
     chats: BTreeMap<Arc<str>, (Arc<str>, Seq, Bytes)>,
@@ -26,8 +26,8 @@ pub struct Kept {
     pub root_was_promised: bool,
 }
 
-impl Kept {
-    pub fn keep(&mut self, effect: &Effect) {
+impl PersistedState {
+    pub fn persist(&mut self, effect: &Effect) {
         match effect {
             Effect::Publish(Publication { uri, frame, .. }) => self.log.push(StoredFrame {
                 channel: Arc::clone(uri),
@@ -140,14 +140,14 @@ fn edited(document: &[u8], edit: impl FnOnce(&mut serde_json::Value)) -> Bytes {
 
 impl Stage {
     /// A host with a store that has this.
-    pub fn opening(kept: Kept, config: CoreConfig) -> Self {
+    pub fn opening(kept: PersistedState, config: CoreConfig) -> Self {
         let (stage, warnings) = Self::opening_warned(kept, config);
         assert!(warnings.is_empty(), "{warnings:?}");
         stage
     }
 
     /// The same, with the host's warnings about the persisted state.
-    pub fn opening_warned(kept: Kept, config: CoreConfig) -> (Self, Vec<String>) {
+    pub fn opening_warned(kept: PersistedState, config: CoreConfig) -> (Self, Vec<String>) {
         let mut stage = Self::able(config.clone());
         let last = kept.log.last().map_or(Seq(1), |frame| frame.seq);
         let root = kept.root.clone().map(|(seq, document)| StoredRoot {
@@ -179,14 +179,14 @@ impl Stage {
             &mut effects,
             &mut warnings,
         );
-        stage.kept = Some(kept);
+        stage.persisted = Some(kept);
         stage.perform(effects);
         (stage, warnings)
     }
 
     /// The process ends without a shutdown, and another one starts with the persisted state.
     pub fn restart(&mut self, config: CoreConfig) -> Self {
-        Self::opening(self.kept.take().expect("a host with a store"), config)
+        Self::opening(self.persisted.take().expect("a host with a store"), config)
     }
 
     /// The answer of the store to a load.
@@ -195,11 +195,11 @@ impl Stage {
             return None;
         };
         let turns = Arc::clone(&self.turns) as Arc<dyn TurnSource>;
-        if self.kept.as_ref()?.is_deleted(uri) {
+        if self.persisted.as_ref()?.is_deleted(uri) {
             let (uri, outcome) = (Arc::clone(uri), Err(Unreadable::Deleted));
             return Some(Input::Loaded { uri, outcome });
         }
-        let stored = self.kept.as_ref()?.session(uri);
+        let stored = self.persisted.as_ref()?.session(uri);
         let session = stored.map(|stored| Box::new(restore(stored, &turns).expect("readable")));
         let (uri, outcome) = (Arc::clone(uri), Ok(session));
         Some(Input::Loaded { uri, outcome })

@@ -24,10 +24,6 @@ pub struct CoreConfig {
     pub max_title_bytes: usize,
     /// Most attachments of one message.
     pub max_attachments: usize,
-    /// Most bytes of a message with everything that comes with it.
-    pub max_message_total_bytes: usize,
-    /// Most bytes of all messages that wait in one chat.
-    pub max_queue_bytes: usize,
     /// Most queued messages of one chat.
     pub max_queued_messages: usize,
     /// Most response parts of one turn.
@@ -68,8 +64,6 @@ pub struct CoreConfig {
     pub silence_limit_ms: u64,
     /// How many of a chat's latest turns stay in memory, if there is a store.
     pub history_turns: usize,
-    /// How many bytes of them; the last one stays, however large.
-    pub history_bytes: usize,
     /// How long an unused session stays in memory, if there is a store; 0 means forever.
     pub idle_session_ms: u64,
     /// Whether the host has a service for resources; without one, their methods are unknown.
@@ -91,8 +85,6 @@ pub struct CoreConfig {
     pub serves_logs: bool,
     /// Most MCP servers of one session that run.
     pub max_mcp_servers: usize,
-    /// Most plugins that one client may publish in a session.
-    pub max_client_plugins: usize,
     /// Most plugins, directories and servers that one session shows.
     pub max_customizations: usize,
     /// Most skills, agents and the like that they show together.
@@ -129,8 +121,6 @@ impl Default for CoreConfig {
             max_message_bytes: 1 << 20,
             max_title_bytes: 4096,
             max_attachments: 64,
-            max_message_total_bytes: 8 << 20,
-            max_queue_bytes: 16 << 20,
             max_queued_messages: 64,
             max_parts_per_turn: 10_000,
             max_turn_bytes: 32 << 20,
@@ -148,7 +138,6 @@ impl Default for CoreConfig {
             silence_notice_ms: 60_000,
             silence_limit_ms: 30 * 60_000,
             history_turns: 64,
-            history_bytes: 1 << 20,
             idle_session_ms: 10 * 60_000,
             serves_resources: false,
             serves_customizations: false,
@@ -159,7 +148,6 @@ impl Default for CoreConfig {
             mcp_blocking_ms: 10_000,
             serves_logs: false,
             max_mcp_servers: 64,
-            max_client_plugins: 256,
             max_customizations: 4096,
             max_customization_children: 32_768,
             max_customization_bytes: 8 << 20,

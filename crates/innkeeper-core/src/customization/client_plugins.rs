@@ -18,6 +18,8 @@ use crate::session::Session;
 
 /// Longest name, nonce or id of what a client publishes.
 const MAX_NAME_BYTES: usize = 1024;
+/// Most plugins that one client publishes in a session: each of them is read by discovery.
+const MAX_CLIENT_PLUGINS: usize = 256;
 /// Most decisions about one thing: there are three scopes, and a client may be careless.
 const MAX_DECISIONS: usize = 16;
 
@@ -193,10 +195,12 @@ fn wanted(session: &Session) -> CustomizationSources {
 }
 
 /// The rules for what a client publishes (ACT-02).
-pub(crate) fn check_client_plugins(client: &SessionActiveClient, most: usize) -> Result<(), String> {
+pub(crate) fn check_client_plugins(client: &SessionActiveClient) -> Result<(), String> {
     let plugins = client.customizations.as_deref().unwrap_or_default();
-    if plugins.len() > most {
-        return Err(format!("customizations: a client publishes at most {most} plugins"));
+    if plugins.len() > MAX_CLIENT_PLUGINS {
+        return Err(format!(
+            "customizations: a client publishes at most {MAX_CLIENT_PLUGINS} plugins"
+        ));
     }
     let mut uris = HashSet::new();
     for (index, plugin) in plugins.iter().enumerate() {

@@ -138,7 +138,7 @@ impl Host {
                 return Err(format!("tools[{index}].inputSchema: must be a JSON Schema object"));
             }
         }
-        check_client_plugins(client, self.config.max_client_plugins)?;
+        check_client_plugins(client)?;
         if json_bytes(client) > self.config.max_active_client_bytes {
             let is_tools = json_bytes(&client.tools) >= json_bytes(&client.customizations);
             let field = if is_tools { "tools" } else { "customizations" };

@@ -9,6 +9,9 @@ use crate::core::{Host, json_bytes};
 use crate::protocol::uri;
 use crate::session::Session;
 
+/// Most bytes of a message with its attachments: each is persisted and sent to all subscribers.
+const MAX_MESSAGE_TOTAL_BYTES: usize = 8 << 20;
+
 impl Host {
     pub(crate) fn check_title(&self, title: &str) -> Result<(), String> {
         if title.len() > self.config.max_title_bytes {
@@ -63,10 +66,10 @@ impl Host {
                 self.config.max_attachments
             ));
         }
-        if json_bytes(message) > self.config.max_message_total_bytes {
+        if json_bytes(message) > MAX_MESSAGE_TOTAL_BYTES {
             return Err(format!(
-                "a message with all its attachments has at most {} bytes; attach large things by their URI",
-                self.config.max_message_total_bytes
+                "a message with all its attachments has at most {MAX_MESSAGE_TOTAL_BYTES} bytes; attach large things by \
+                 their URI"
             ));
         }
         for (index, attachment) in attachments.iter().enumerate() {

@@ -14,6 +14,9 @@ use crate::core::{Cx, Host, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
+/// Most bytes of all messages that wait in one chat: they are part of every snapshot of it.
+const MAX_QUEUE_BYTES: usize = 16 << 20;
+
 impl Host {
     pub(super) fn check_pending_message_set(
         &self,
@@ -31,10 +34,9 @@ impl Host {
                 self.config.max_queued_messages
             ));
         }
-        if json_bytes(&head.queued_messages) + json_bytes(&set.message) > self.config.max_queue_bytes {
+        if json_bytes(&head.queued_messages) + json_bytes(&set.message) > MAX_QUEUE_BYTES {
             return Verdict::Reject(format!(
-                "the messages that wait in a chat have at most {} bytes together",
-                self.config.max_queue_bytes
+                "the messages that wait in a chat have at most {MAX_QUEUE_BYTES} bytes together"
             ));
         }
         let check = check_pending_id(&set.id)

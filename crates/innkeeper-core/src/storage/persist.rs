@@ -26,6 +26,10 @@ use crate::storage::records::{ChatRecord, Document, Record, SessionRecord, Store
 /// that long turns are not written again and again.
 const TAIL_BYTES: usize = 256 << 10;
 
+/// How many bytes of a chat's latest turns stay in memory; the last one stays, however large. Others are read from the
+/// store when they are needed.
+const HISTORY_BYTES: usize = 1 << 20;
+
 /// Most channels besides its subscriptions that the persisted state of a client may still name.
 const MAX_EARLIER: usize = 256;
 
@@ -419,8 +423,7 @@ impl Host {
 fn forget_turns(chat: &mut Chat, durable: Seq, config: &CoreConfig) {
     let (seq, stored) = chat.rows;
     if seq <= durable {
-        chat.model
-            .forget_turns(stored, config.history_turns, config.history_bytes);
+        chat.model.forget_turns(stored, config.history_turns, HISTORY_BYTES);
     }
 }
 

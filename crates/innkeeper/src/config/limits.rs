@@ -115,8 +115,6 @@ limits! {
     title_bytes in SOME => core.max_title_bytes;
     attachments in ANY => core.max_attachments;
     queued_messages in ANY => core.max_queued_messages;
-    message_bytes_with_attachments in SOME => core.max_message_total_bytes;
-    queued_messages_bytes in SOME => core.max_queue_bytes;
     parts_per_turn in SOME => core.max_parts_per_turn;
     turn_bytes in SOME => core.max_turn_bytes;
     absent_clients in ANY => core.max_absent_clients;
@@ -128,7 +126,6 @@ limits! {
     mcp_request_ms in SOME => mcp_request_time;
     turns_per_page in SOME => core.turns_per_page;
     history_turns in SOME => core.history_turns;
-    history_bytes in SOME => core.history_bytes;
     silence_notice_ms in ANY => core.silence_notice_ms;
     replay_channel_bytes in ANY => core.replay.channel_bytes;
     replay_answer_actions in ANY => core.replay.answer_actions;

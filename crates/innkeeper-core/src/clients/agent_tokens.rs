@@ -119,3 +119,51 @@ impl Tokens {
         self.of.keys().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESOURCE: &str = "https://model.example";
+
+    fn token(secret: &str, expires_ms: Option<u64>) -> AgentToken {
+        AgentToken {
+            token: Secret::new(secret),
+            scopes: None,
+            expires_ms,
+        }
+    }
+
+    #[test]
+    fn auth06_an_expired_token_is_no_credential_and_stays_known_as_lapsed() {
+        let (mut tokens, client) = (Tokens::default(), ClientId::new("c"));
+        tokens.grant(&client, RESOURCE, token("t", Some(100)));
+        assert!(tokens.has(&client, RESOURCE, 99));
+        assert_eq!(tokens.credential(&client, RESOURCE, 100), None);
+        assert_eq!(tokens.expire(&client, 100), [RESOURCE]);
+        assert_eq!(tokens.expire(&client, 100), [""; 0], "reported once");
+        assert!(tokens.had(&client, RESOURCE) && tokens.deadlines(&client).is_empty());
+    }
+
+    #[test]
+    fn auth05_a_new_token_replaces_the_revoked_one() {
+        let (mut tokens, client) = (Tokens::default(), ClientId::new("c"));
+        tokens.revoke(&client, RESOURCE);
+        assert!(!tokens.had(&client, RESOURCE), "nothing was revoked");
+        tokens.grant(&client, RESOURCE, token("old", None));
+        tokens.revoke(&client, RESOURCE);
+        assert!(!tokens.holds(&client, RESOURCE, &Secret::new("old")));
+        tokens.grant(&client, RESOURCE, token("new", None));
+        assert!(tokens.holds(&client, RESOURCE, &Secret::new("new")));
+    }
+
+    #[test]
+    fn auth07_a_token_is_of_one_client_and_one_resource() {
+        let mut tokens = Tokens::default();
+        let [a, b] = ["a", "b"].map(ClientId::new);
+        tokens.grant(&a, RESOURCE, token("t", None));
+        assert!(!tokens.has(&b, RESOURCE, 0) && !tokens.has(&a, "https://other.example", 0));
+        tokens.retain(|resource| resource != RESOURCE);
+        assert_eq!(tokens.clients(), [], "a client without tokens is forgotten");
+    }
+}

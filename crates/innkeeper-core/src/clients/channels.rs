@@ -266,3 +266,75 @@ impl Channel {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscriber(slot: u32) -> Subscriber {
+        Subscriber {
+            conn: ConnId { slot, generation: 0 },
+            max_latency_ms: 0,
+            dialect: Dialect::default(),
+        }
+    }
+
+    fn one_channel(channels: &mut Channels) -> &mut Channel {
+        let id = channels.create("ahp-chat:/c", ChannelKind::Chat, Seq(1));
+        channels.get_mut(id).expect("it was created")
+    }
+
+    #[test]
+    fn ids_never_come_back_and_a_removed_uri_is_free() {
+        let mut channels = Channels::default();
+        let first = channels.create("ahp-chat:/c", ChannelKind::Chat, Seq(1));
+        channels.remove(first);
+        assert_eq!(channels.find("ahp-chat:/c"), None);
+        let second = channels.create("ahp-chat:/c", ChannelKind::Chat, Seq(2));
+        assert_ne!(first, second);
+        assert!(channels.get(first).is_none());
+        channels.start_at(0);
+        assert_eq!(channels.next(), second.0 + 1, "ids only rise");
+    }
+
+    #[test]
+    fn sub07_subscribing_again_keeps_one_subscription_and_its_start() {
+        let mut channels = Channels::default();
+        let channel = one_channel(&mut channels);
+        channel.subscribe(subscriber(1), Seq(1), None);
+        channel.subscribe(subscriber(1), Seq(5), None);
+        assert_eq!(channel.listeners().len(), 1);
+        let base = |channel: &Channel| channel.subscription(subscriber(1).conn).expect("subscribed").base;
+        assert_eq!(base(channel).started, Seq(1));
+        channel.subscribe(subscriber(1), Seq(5), Some("t1".into()));
+        assert_eq!(base(channel).started, Seq(6), "it got another set of turns");
+    }
+
+    #[test]
+    fn each_subscriber_has_its_own_base_also_after_others_leave() {
+        let mut channels = Channels::default();
+        let channel = one_channel(&mut channels);
+        for slot in 1..=3 {
+            channel.subscribe(subscriber(slot), Seq(u64::from(slot)), None);
+        }
+        channel.unsubscribe(subscriber(1).conn);
+        let started = |slot| {
+            channel
+                .subscription(subscriber(slot).conn)
+                .map(|known| known.base.started)
+        };
+        assert_eq!([started(1), started(2), started(3)], [None, Some(Seq(2)), Some(Seq(3))]);
+    }
+
+    #[test]
+    fn the_shared_audience_follows_the_subscribers() {
+        let mut channels = Channels::default();
+        let channel = one_channel(&mut channels);
+        channel.subscribe(subscriber(1), Seq(1), None);
+        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 1);
+        channel.subscribe(subscriber(2), Seq(1), None);
+        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 2);
+        channel.unsubscribe(subscriber(1).conn);
+        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 1);
+    }
+}

@@ -281,3 +281,29 @@ fn too_many(most: usize) -> Failure {
         format!("a session runs at most {most} MCP servers; disable some that it does not need"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_an_attempt_only_while_it_is_to_run() {
+        let mut servers = SessionServers::default();
+        assert_eq!(servers.attempt("a"), None);
+        servers.start("a", 3);
+        assert_eq!(servers.attempt("a"), Some(3));
+        servers.start_anew("a", 2);
+        assert_eq!(servers.attempt("a"), Some(3), "an earlier start is over already");
+        servers.start_anew("a", 3);
+        assert_eq!(servers.attempt("a"), None);
+    }
+
+    #[test]
+    fn starting_a_stopped_server_ends_its_stop() {
+        let mut servers = SessionServers::default();
+        servers.stop("a");
+        assert!(servers.servers["a"].is_stopped);
+        servers.start("a", 1);
+        assert!(!servers.servers["a"].is_stopped);
+    }
+}

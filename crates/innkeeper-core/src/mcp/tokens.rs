@@ -355,3 +355,40 @@ impl Host {
 fn deadline(now: Now, seconds: u64) -> u64 {
     now.mono_ms.saturating_add(seconds.saturating_mul(1000))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESOURCE: &str = "https://mcp.example";
+
+    fn with_scopes(scopes: &[&str]) -> McpTokens {
+        let given = Given {
+            number: 1,
+            by: ClientId::new("c"),
+            until_ms: None,
+            authorization_servers: Vec::new(),
+            scopes: scopes.iter().map(ToString::to_string).collect(),
+        };
+        McpTokens {
+            given: BTreeMap::from([(RESOURCE.to_owned(), given)]),
+            count: 1,
+        }
+    }
+
+    fn missing(tokens: &McpTokens, required: &[&str]) -> Vec<String> {
+        tokens.missing(RESOURCE, required.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn only_scopes_that_the_token_lacks_are_missing() {
+        let tokens = with_scopes(&["read"]);
+        assert_eq!(missing(&tokens, &["read", "write"]), ["write"]);
+        assert_eq!(missing(&McpTokens::default(), &["read"]), ["read"]);
+    }
+
+    #[test]
+    fn a_token_with_all_scopes_that_was_refused_misses_all_of_them() {
+        assert_eq!(missing(&with_scopes(&["read"]), &["read"]), ["read"]);
+    }
+}

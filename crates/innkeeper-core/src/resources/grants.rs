@@ -294,3 +294,56 @@ pub fn permission_denied(message: String, unlocked_by: Option<(&str, bool)>) -> 
         data: serde_json::to_value(PermissionDeniedErrorData { request }).ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(client: &str, uri: &str, at_ms: i64) -> Grant {
+        Grant {
+            principal: "p".to_owned(),
+            client: client.to_owned(),
+            uri: uri.to_owned(),
+            write: false,
+            at_ms,
+        }
+    }
+
+    fn uris(grants: &Grants, client: &str, now_ms: i64) -> Vec<String> {
+        let client = ClientId::new(client);
+        grants.of(&client, "p", now_ms).map(|grant| grant.uri.clone()).collect()
+    }
+
+    #[test]
+    fn a_grant_is_of_one_client_and_principal_and_expires() {
+        let mut grants = Grants::default();
+        grants.add(grant("a", "file:///x", 100), 0);
+        assert_eq!(uris(&grants, "a", 99), ["file:///x"]);
+        assert_eq!(uris(&grants, "a", 100), [""; 0]);
+        assert_eq!(uris(&grants, "b", 0), [""; 0]);
+        assert_eq!(grants.of(&ClientId::new("a"), "other", 0).count(), 0);
+    }
+
+    #[test]
+    fn a_new_grant_replaces_the_earlier_one_and_its_request() {
+        let mut grants = Grants::default();
+        grants.ask(grant("a", "file:///x", 1));
+        assert!(!grants.take_changed(), "a request is not persisted");
+        grants.add(grant("a", "file:///x", 100), 0);
+        grants.add(grant("a", "file:///x", 200), 0);
+        assert!(grants.take_changed() && !grants.take_changed());
+        assert_eq!((grants.granted.len(), grants.waiting.len()), (1, 0));
+    }
+
+    #[test]
+    fn beyond_the_limit_the_client_with_the_most_entries_loses_its_oldest() {
+        let mut grants = Grants::default();
+        grants.ask(grant("modest", "file:///first", 0));
+        for n in 0..MAX_WAITING {
+            grants.ask(grant("greedy", &format!("file:///{n}"), 1));
+        }
+        assert_eq!(grants.waiting.len(), MAX_WAITING);
+        let is_waiting = |uri: &str| grants.waiting.iter().any(|asked| asked.uri == uri);
+        assert!(is_waiting("file:///first") && !is_waiting("file:///0") && is_waiting("file:///1"));
+    }
+}

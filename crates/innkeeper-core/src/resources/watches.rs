@@ -351,3 +351,38 @@ impl Host {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_found_by_its_channel_and_by_its_number() {
+        let mut watches = Watches::default();
+        let watch = Watch {
+            number: 7,
+            state: Arc::new(ResourceWatchState {
+                root: "file:///x/y".to_owned(),
+                recursive: false,
+                excludes: None,
+                includes: None,
+            }),
+            admitted_by: "file:///x".to_owned(),
+            owner: ClientId::new("c"),
+            lease_ms: 0,
+        };
+        watches.by_channel.insert(ChannelId(3), watch);
+        assert_eq!(watches.channel_of(7), Some(ChannelId(3)));
+        assert_eq!(watches.channel_of(8), None);
+        assert!(watches.state(ChannelId(3)).is_some() && watches.state(ChannelId(7)).is_none());
+    }
+
+    #[test]
+    fn a_recheck_is_due_once() {
+        let mut watches = Watches::default();
+        watches.recheck();
+        watches.recheck();
+        assert!(std::mem::take(&mut watches.in_doubt));
+        assert!(!watches.in_doubt);
+    }
+}

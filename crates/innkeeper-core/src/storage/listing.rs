@@ -207,3 +207,18 @@ fn parse_cursor(cursor: &str) -> Option<(i64, String)> {
     let (modified, uri) = cursor.split_once('.')?;
     Some((modified.parse().ok()?, uri.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removals_are_noted_only_while_a_list_is_read() {
+        let mut lists = PendingLists::default();
+        lists.removed("ahp-session:/a");
+        assert!(lists.removed.is_empty());
+        lists.asked = 1;
+        lists.removed("ahp-session:/b");
+        assert!(lists.removed.contains("ahp-session:/b"));
+    }
+}

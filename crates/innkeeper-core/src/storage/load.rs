@@ -472,3 +472,43 @@ fn attached(message: &Message) -> impl Iterator<Item = &str> {
             _ => None,
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::mcp::{APP_METHODS, McpRequest};
+
+    fn notification(bytes: usize) -> ClientInput {
+        ClientInput::McpNotification(Box::new(McpRequest {
+            channel: String::new(),
+            method: APP_METHODS[0],
+            params: Map::from_iter([("text".to_owned(), Value::String("x".repeat(bytes)))]),
+        }))
+    }
+
+    #[test]
+    fn deferred_inputs_are_bounded_in_number() {
+        let mut deferred = DeferredInputs::default();
+        for _ in 0..MAX_DEFERRED {
+            assert!(!deferred.is_full(&ClientInput::Disconnected));
+            deferred.push_back(ClientInput::Disconnected);
+        }
+        assert!(deferred.is_full(&ClientInput::Disconnected));
+    }
+
+    #[test]
+    fn deferred_inputs_are_bounded_in_bytes_until_they_are_handled() {
+        let mut deferred = DeferredInputs::default();
+        deferred.push_back(notification(MAX_DEFERRED_BYTES / 2));
+        let next = notification(MAX_DEFERRED_BYTES / 2);
+        assert!(deferred.is_full(&next));
+        let first = deferred.pop_front().expect("one waits");
+        assert!(!deferred.is_full(&next));
+        deferred.push_front(first);
+        assert!(deferred.is_full(&next), "it waits again");
+        deferred.pop_front();
+        assert_eq!((deferred.is_empty(), deferred.bytes), (true, 0));
+    }
+}

@@ -3,6 +3,7 @@
 mod capture;
 mod handle;
 mod host;
+mod parts;
 mod timers;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 
 pub(crate) use capture::json_bytes;
 pub(crate) use host::Host;
+pub use parts::{ChannelCommand, NoCommand, NoInput, PartCommand, PartInput, PartState};
+pub(crate) use parts::{ChannelPart, ChannelParts, Departure, SessionRemoval};
 pub(crate) use timers::{Timer, Timers};
 
 use crate::agent::AgentProfile;

@@ -18,7 +18,7 @@ use crate::chat::chats::Chat;
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::clients::permissions::read_only_message;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::log::commit::Author;
@@ -288,25 +288,19 @@ impl Host {
                 Some(chat) => self.check_on_chat(cx, by, chat, action),
                 None => Verdict::Reject("the chat is gone".to_owned()),
             },
-            ChannelKind::Canvas
-            | ChannelKind::Changeset
-            | ChannelKind::Annotations
-            | ChannelKind::Terminal
-            | ChannelKind::ResourceWatch
-            | ChannelKind::Automations
-            | ChannelKind::AutomationRun => Verdict::Reject("this host has no such channels".to_owned()),
+            kind => self.check_on_part(cx, by, kind, action),
         }
     }
 
     /// Applies what was accepted, then does what it asks for: side effects come strictly last,
     /// so that an agent's first word never overtakes the echo of the turn (E-10).
     fn apply_dispatch(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
-        if by.channel == ROOT {
-            self.apply_on_root(cx, by, action);
-        } else if self.chats.contains_key(&by.channel) {
-            self.apply_on_chat(cx, by, action);
-        } else {
-            self.apply_on_session(cx, by, action);
+        match self.channels.kind(by.channel) {
+            Some(ChannelKind::Root) => self.apply_on_root(cx, by, action),
+            Some(ChannelKind::Session) => self.apply_on_session(cx, by, action),
+            Some(ChannelKind::Chat) => self.apply_on_chat(cx, by, action),
+            Some(kind) => self.apply_on_part(cx, by, kind, action),
+            None => never!("the channel was there when the action was checked"),
         }
     }
 

@@ -36,7 +36,7 @@ pub use chat::model as chat_state;
 pub use clients::access::{self, Principal, Scope};
 pub use clients::client::Negotiated;
 pub use config::CoreConfig;
-pub use core::HostCore;
+pub use core::{ChannelCommand, HostCore, NoCommand, NoInput, PartCommand, PartInput, PartState};
 pub use effect::{
     ChatsMoved, CloseReason, Effect, LookUp, MovedChat, OpenChat, PromptPlan, Subscriber, Transformer, TurnStart,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
 
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
-use crate::core::{Cx, Host, Timer, never};
+use crate::core::{Cx, Departure, Host, Timer, never};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -51,7 +51,7 @@ impl Host {
         let Some(channel) = self.channels.find(uri) else {
             return Err(no_such_channel(uri));
         };
-        self.check_watch(cx, conn, channel)?;
+        self.check_subscriber(cx, conn, channel)?;
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
@@ -113,12 +113,12 @@ impl Host {
             entry.unsubscribe(conn);
         }
         self.sessions.note_released_drafts();
-        self.left_watch(cx, channel, false);
+        self.subscriber_left(cx, channel, Departure::Unsubscribed);
         self.mark_client_dirty(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
-            self.watches.recheck();
+            self.parts.watches.recheck();
         }
     }
 
@@ -136,7 +136,7 @@ impl Host {
                 }
                 entry.unsubscribe(conn);
             }
-            self.left_watch(cx, *channel, true);
+            self.subscriber_left(cx, *channel, Departure::Disconnected);
         }
         let Phase::Ready { client: client_id, .. } = connection.phase else {
             return;
@@ -163,7 +163,7 @@ impl Host {
                 }
                 client.presence = Presence::Active(rest);
                 self.leave_unheard(cx, &client_id, &[]);
-                self.watches.recheck();
+                self.parts.watches.recheck();
             }
             None => {
                 let until_ms = cx.now.mono_ms.saturating_add(grace_ms);

@@ -101,14 +101,7 @@ impl Host {
                 id,
                 sections,
             } => self.choose_transformer(cx, chat, turn, id, &sections),
-            Input::WatchOpened {
-                conn,
-                id,
-                watch,
-                spec,
-                outcome,
-            } => self.watch_opened(cx, conn, &id, watch, *spec, outcome),
-            Input::WatchChanged { watch, changes } => self.watch_changed(cx, watch, &changes),
+            Input::Part(input) => self.part_input(cx, input),
             // Nothing follows from it but what is sent.
             Input::Logs(records) => return self.export_logs(cx, &records),
             Input::Tick => self.tick(cx),
@@ -147,8 +140,7 @@ impl Host {
             | Input::LookAfter(_)
             | Input::McpTokenLost { .. }
             | Input::AgentsChanged(_)
-            | Input::WatchOpened { .. }
-            | Input::WatchChanged { .. }
+            | Input::Part(_)
             | Input::Logs(_)
             | Input::Tick
             | Input::ShutDown => false,
@@ -159,7 +151,7 @@ impl Host {
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.announce_newly_listed(cx);
         self.release_drafts(cx);
-        self.settle_watches(cx);
+        self.settle_parts(cx);
         self.update_servers(cx);
         self.persist_dirty(cx);
         self.schedule_eviction(cx.now.mono_ms);
@@ -255,7 +247,7 @@ impl Host {
                 let result = self.request_resource(cx, conn, &uri, write);
                 cx.answer(conn, id, result);
             }
-            Command::WatchResource(spec) => self.open_watch(cx, conn, id, spec),
+            Command::Part(command) => self.part_command(cx, conn, id, command),
             Command::Grants(command) => {
                 let result = self.grant_command(cx, *command);
                 cx.answer(conn, id, result);
@@ -283,7 +275,7 @@ impl Host {
                 Timer::EvictIdle => self.evict_idle(cx),
                 Timer::PurgeDeleted => self.purge_deleted(cx),
                 Timer::ExpireTokens(client) => self.expire_tokens(cx, &client),
-                Timer::EndWatchLease(channel) => self.end_lease(cx, channel),
+                Timer::Channel(channel) => self.channel_deadline(cx, channel),
                 Timer::StopWaitingForServers(session) => self.stop_waiting(cx, session),
                 Timer::ExpireServerToken(resource) => self.expire_server_token(cx, &resource),
                 Timer::ListTools(session) => self.list_noted_tools(cx, session),

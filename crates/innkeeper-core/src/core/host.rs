@@ -8,14 +8,14 @@ use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
 use crate::clients::{Clients, Connections};
 use crate::config::CoreConfig;
-use crate::core::{ROOT, Timers};
+use crate::core::{ChannelParts, ROOT, Timers};
 use crate::customization::SharedEnablement;
 use crate::ids::Seq;
 use crate::log::Log;
 use crate::mcp::Mcp;
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::uri;
-use crate::resources::{Grants, Watches};
+use crate::resources::Grants;
 use crate::session::configure;
 use crate::session::root::Root;
 use crate::session::sessions::Sessions;
@@ -56,8 +56,8 @@ pub(crate) struct Host {
     pub(crate) mcp: Mcp,
     /// What clients may reach beyond their sessions.
     pub(crate) grants: Grants,
-    /// Watches on resources.
-    pub(crate) watches: Watches,
+    /// The parts that own the channels of the other kinds.
+    pub(crate) parts: ChannelParts,
     /// Tokens that clients signed in with; never persisted, never shown (AUTH-12).
     pub(crate) tokens: Tokens,
     /// Subscribers of the host's log.
@@ -88,7 +88,7 @@ impl Host {
             agents,
             approvals: Approvals::default(),
             grants: Grants::default(),
-            watches: Watches::default(),
+            parts: ChannelParts::default(),
             enablement: SharedEnablement::default(),
             sessions: Sessions::default(),
             // No run of the host repeats a key, because every turn takes at least one number (TOOL-21).

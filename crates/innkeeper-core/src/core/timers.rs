@@ -25,8 +25,8 @@ pub(crate) enum Timer {
     PurgeDeleted,
     /// A token of a client expires.
     ExpireTokens(ClientId),
-    /// A watch is released unless it has subscribers.
-    EndWatchLease(ChannelId),
+    /// A deadline of a channel whose part knows the reason.
+    Channel(ChannelId),
     /// Turns of a session stop waiting for MCP servers.
     StopWaitingForServers(ChannelId),
     /// A token of MCP servers expires.

@@ -92,7 +92,7 @@ impl Host {
         if let Some(client) = self.clients.get_mut(&id) {
             client.memberships.remove(&session_id);
         }
-        self.watches.recheck();
+        self.parts.watches.recheck();
         self.fail_calls_of(cx, session_id, &id);
         self.drop_customizations_of(cx, session_id, &removed.client_id);
     }

@@ -4,7 +4,7 @@
 
 use ahp_types::actions::StateAction;
 
-use crate::core::{Cx, Host, ROOT, never};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 use crate::session::input_needed::InputSubject;
 
@@ -27,8 +27,9 @@ impl Host {
                 self.follow_draft_of_chat(channel, action);
                 self.mark_unread(cx, channel, action);
             }
-            _ if channel == ROOT => {}
-            _ => self.after_session_action(cx, channel, action),
+            _ if self.sessions.contains_key(&channel) => self.after_session_action(cx, channel, action),
+            // Nothing is derived from the root or from channels of other kinds.
+            _ => {}
         }
     }
 

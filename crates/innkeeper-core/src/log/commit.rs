@@ -109,8 +109,11 @@ impl Host {
         if let Some(chat) = self.chats.get_mut(&channel) {
             return chat.model.apply(action);
         }
-        match self.sessions.get_mut(&channel) {
-            Some(session) => apply_action_to_session(Arc::make_mut(&mut session.state), action),
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            return apply_action_to_session(Arc::make_mut(&mut session.state), action);
+        }
+        match self.channels.kind(channel) {
+            Some(kind) => self.parts.reduce(kind, channel, action),
             None => ReduceOutcome::NoOp,
         }
     }

@@ -167,7 +167,7 @@ impl Host {
 
     /// A session works in other directories now: so do its watches, customizations and repository.
     pub(crate) fn after_directories_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.watches.recheck();
+        self.parts.watches.recheck();
         self.customizations_rescoped(cx, session_id);
         self.repository_moved(cx, session_id);
     }

@@ -1,6 +1,6 @@
 //! Looking for a directory to work in: where clients start, and what they see without asking first.
 
-use innkeeper_core::resource::{BrowsePolicy, Reach, ResourceOp, WatchSpec};
+use innkeeper_core::resource::{BrowsePolicy, Reach, ResourceOp, WatchCommand, WatchSpec};
 use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, Scope};
 use serde_json::Value;
 
@@ -48,12 +48,12 @@ fn looks() -> [Command; 3] {
             uri: uri.clone(),
             follow: true,
         }),
-        Command::WatchResource(Box::new(WatchSpec {
+        Command::from(WatchCommand::Create(Box::new(WatchSpec {
             uri,
             recursive: false,
             includes: None,
             excludes: None,
-        })),
+        }))),
     ]
 }
 

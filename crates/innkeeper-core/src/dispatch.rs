@@ -12,6 +12,7 @@
 //! then met with silence until something else changes in the session: the author's queue drains,
 //! nobody else is told, and no loop can form (DSP-15, E-52).
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::StateAction;
 
 use crate::chat::chats::Chat;
@@ -103,21 +104,27 @@ macro_rules! slices {
             fn apply_on_root(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$root(action) => self.$apply_root(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
 
             fn apply_on_session(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$session(action) => self.$apply_session(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
 
             fn apply_on_chat(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$chat(action) => self.$apply_chat(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
         }
@@ -132,7 +139,7 @@ slices! {
         plain(SessionIsReadChanged, SessionIsArchivedChanged);
         SessionTitleChanged: check_session_title, apply_session_title;
         SessionActiveClientSet: check_active_client_set, apply_active_client_set;
-        SessionActiveClientRemoved: check_active_client_removed;
+        SessionActiveClientRemoved: check_active_client_removed, apply_active_client_removed;
         SessionConfigChanged: check_session_config_changed, apply_session_config_changed;
         SessionCustomizationToggled: check_customization_toggled, apply_customization_toggled;
         SessionMcpServerStartRequested: check_server_start, apply_server_start;
@@ -305,8 +312,8 @@ impl Host {
     }
 
     /// Commits an action with its author.
-    pub(crate) fn commit_dispatched(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
-        self.commit(cx, by.channel, action, Some(&by.author));
+    pub(crate) fn commit_dispatched(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) -> ReduceOutcome {
+        self.commit(cx, by.channel, action, Some(&by.author))
     }
 }
 

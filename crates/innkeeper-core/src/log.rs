@@ -2,15 +2,17 @@
 //!
 //! Only this folder gives out sequence numbers and encodes actions.
 
-mod after_action;
 pub(crate) mod commit;
+mod derive;
 pub(crate) mod gaps;
 pub(crate) mod replay;
+mod touched;
 
 use std::sync::Arc;
 
 use gaps::Gaps;
 use replay::{Replay, ReplayLimits};
+pub(crate) use touched::Touched;
 
 use crate::ids::{ChannelId, Seq};
 use crate::protocol::frame::ActionFrame;

@@ -50,6 +50,21 @@ impl AgentRegistry {
     }
 }
 
+/// Returns true for an action after which an agent may offer other tools: a customization was found, enabled or
+/// disabled, or an MCP server started or stopped.
+pub(crate) fn may_change_tools(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::SessionCustomizationsChanged(_)
+            | StateAction::SessionCustomizationToggled(_)
+            | StateAction::SessionCustomizationUpdated(_)
+            | StateAction::SessionCustomizationRemoved(_)
+            | StateAction::SessionMcpServerStateChanged(_)
+            | StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+    )
+}
+
 impl Host {
     /// Takes note of how agents describe themselves now, and tells everybody if it differs.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
@@ -158,32 +173,18 @@ impl Host {
         self.publish_tools(cx, session_id, tools);
     }
 
-    /// Takes note of an action after which other tools may be offered: something that the session brings along was
-    /// found, switched on or off, or a server came or went.
-    pub(crate) fn note_tools_after(&mut self, cx: &Cx<'_>, session_id: ChannelId, action: &StateAction) {
-        if matches!(
-            action,
-            StateAction::SessionCustomizationsChanged(_)
-                | StateAction::SessionCustomizationToggled(_)
-                | StateAction::SessionCustomizationUpdated(_)
-                | StateAction::SessionCustomizationRemoved(_)
-                | StateAction::SessionMcpServerStateChanged(_)
-                | StateAction::SessionMcpServerStartRequested(_)
-                | StateAction::SessionMcpServerStopRequested(_)
-        ) {
-            self.note_tools(cx, session_id);
-        }
-    }
-
-    /// Has the agent of a session asked in a moment: many servers come at once, and each list is sent as a whole.
-    pub(crate) fn note_tools(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
+    /// Schedules lists of the tools that may have changed. The delay collects changes: servers often start together,
+    /// and each list is sent as a whole.
+    pub(crate) fn schedule_tool_lists(&mut self, cx: &Cx<'_>) {
+        let at_ms = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
         let lists_tools = self.config.lists_tools;
-        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| lists_tools) else {
-            return;
-        };
-        if !std::mem::replace(&mut session.tools_due, true) {
-            let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
-            self.timers.set(at, Timer::ListTools(session_id));
+        for id in self.touched.take_tools() {
+            // A session that the same input removed offers no tools.
+            if let Some(session) = self.sessions.get_mut(&id).filter(|_| lists_tools)
+                && !std::mem::replace(&mut session.tools_due, true)
+            {
+                self.timers.set(at_ms, Timer::ListTools(id));
+            }
         }
     }
 

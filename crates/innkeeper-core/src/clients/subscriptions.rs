@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
-
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
 use crate::core::{Cx, Departure, Host, Timer, never};
 use crate::effect::Subscriber;
@@ -235,10 +233,7 @@ impl Host {
             .get(client)
             .is_some_and(|client| client.memberships.contains(&session));
         if is_member {
-            let action = SessionActiveClientRemovedAction {
-                client_id: client.as_str().to_owned(),
-            };
-            self.commit(cx, session, StateAction::SessionActiveClientRemoved(action), None);
+            self.remove_active_client(cx, session, client.as_str().to_owned(), None);
         }
     }
 }

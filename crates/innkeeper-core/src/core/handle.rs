@@ -69,8 +69,8 @@ impl Host {
             } => {
                 self.customizations_found(cx, session, entries, shadows);
                 self.servers_known(session);
-                // What is shown of it may be the same, and yet mean other tools.
-                self.note_tools(cx, session);
+                // Customizations that look the same may still mean other tools.
+                self.touched.note_tools(session);
             }
             Input::CustomizationsAnnounced { session, entries } => {
                 self.customizations_announced(cx, session, entries);
@@ -147,12 +147,16 @@ impl Host {
         }
     }
 
-    /// Brings everything up to date that follows from an input as a whole.
-    fn settle(&mut self, cx: &mut Cx<'_>) {
+    /// Updates everything that follows from an input as a whole. A timer and an input that waited for the store count
+    /// as inputs of their own.
+    pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) {
+        self.end_drafts_with_content();
         self.announce_newly_listed(cx);
         self.release_drafts(cx);
         self.settle_parts(cx);
         self.update_servers(cx);
+        self.schedule_tool_lists(cx);
+        self.follow_changed_sessions(cx);
         self.persist_dirty(cx);
         self.schedule_eviction(cx.now.mono_ms);
     }
@@ -280,6 +284,7 @@ impl Host {
                 Timer::ExpireServerToken(resource) => self.expire_server_token(cx, &resource),
                 Timer::ListTools(session) => self.list_noted_tools(cx, session),
             }
+            self.settle(cx);
         }
     }
 
@@ -288,6 +293,8 @@ impl Host {
         for chat in self.chats.running() {
             self.cancel_run(cx, chat);
         }
+        // The summaries that the cancelled turns changed are due from here on.
+        self.settle(cx);
         self.announce_due_summaries(cx);
         self.persist_all(cx);
     }

@@ -11,7 +11,7 @@ use crate::config::CoreConfig;
 use crate::core::{ChannelParts, ROOT, Timers};
 use crate::customization::SharedEnablement;
 use crate::ids::Seq;
-use crate::log::Log;
+use crate::log::{Log, Touched};
 use crate::mcp::Mcp;
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::uri;
@@ -30,6 +30,8 @@ pub(crate) struct Host {
     pub(crate) config: CoreConfig,
     /// Numbers and the replay window.
     pub(crate) log: Log,
+    /// Notes about the input being handled.
+    pub(crate) touched: Touched,
     /// Deadlines.
     pub(crate) timers: Timers,
     /// The channels that exist, and their subscribers.
@@ -82,6 +84,7 @@ impl Host {
         Self {
             config,
             log,
+            touched: Touched::default(),
             storage: Storage::default(),
             channels,
             root,

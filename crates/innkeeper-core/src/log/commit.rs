@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
+use ahp::reducers::{ReduceOutcome, apply_action_to_root};
 use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::log::derive::is_streamed;
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
 use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
@@ -50,8 +51,9 @@ impl Host {
                 debug_assert!(false, "validation lets no such action through: {outcome:?} {action:?}");
             }
         }
-        if outcome == ReduceOutcome::Applied {
-            self.after_action(cx, channel, &action);
+        if outcome == ReduceOutcome::Applied && !is_streamed(&action) {
+            self.note(channel, &action);
+            self.derive(cx, channel, &action);
         }
         outcome
     }
@@ -110,7 +112,7 @@ impl Host {
             return chat.model.apply(action);
         }
         if let Some(session) = self.sessions.get_mut(&channel) {
-            return apply_action_to_session(Arc::make_mut(&mut session.state), action);
+            return session.apply(action);
         }
         match self.channels.kind(channel) {
             Some(kind) => self.parts.reduce(kind, channel, action),

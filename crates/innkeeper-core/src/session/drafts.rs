@@ -13,7 +13,7 @@ use crate::session::Session;
 
 /// Whether an action leaves something behind in its chat that a person wants to find again. The text of an input box
 /// (`chat/draftChanged`) does not: clients send it at every pause.
-fn is_content_of_chat(action: &StateAction) -> bool {
+pub(crate) fn is_content_of_chat(action: &StateAction) -> bool {
     matches!(
         action,
         StateAction::ChatTurnStarted(_) | StateAction::ChatPendingMessageSet(_)
@@ -21,7 +21,7 @@ fn is_content_of_chat(action: &StateAction) -> bool {
 }
 
 /// The same for an action of the session itself: a name, a place in the archive, a further chat.
-fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
+pub(crate) fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
     match action {
         StateAction::SessionTitleChanged(_) | StateAction::SessionIsArchivedChanged(_) => true,
         StateAction::SessionChatAdded(added) => !session.is_default(&added.summary.resource),
@@ -30,36 +30,17 @@ fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
 }
 
 impl Host {
-    /// Looks whether an action of a chat ends the draft that its session is.
-    pub(crate) fn follow_draft_of_chat(&mut self, chat: ChannelId, action: &StateAction) {
-        if !self.sessions.has_drafts() || !is_content_of_chat(action) {
-            return;
-        }
-        if let Some(session) = self.chats.get(&chat).map(|chat| chat.session) {
-            self.end_draft(session);
-        }
-    }
-
-    /// Looks whether an action of a session ends the draft that it is.
-    pub(crate) fn follow_draft(&mut self, session_id: ChannelId, action: &StateAction) {
-        if !self.sessions.is_draft(&session_id) {
-            return;
-        }
-        let session = self.sessions.get(&session_id);
-        if session.is_some_and(|session| is_content_of_session(session, action)) {
-            self.end_draft(session_id);
+    /// Makes listed sessions of the drafts that got content. This happens at the end of the input, so that the
+    /// announcement shows everything that followed from the input: title, status and time.
+    pub(crate) fn end_drafts_with_content(&mut self) {
+        for session in self.touched.take_content() {
+            if self.sessions.end_draft(session) {
+                self.mark_dirty(session);
+            }
         }
     }
 
-    /// Makes an ordinary session of a draft. It is announced when the present input is done with, so that the
-    /// announcement has everything that followed from the input: title, status and time.
-    fn end_draft(&mut self, session_id: ChannelId) {
-        if self.sessions.end_draft(session_id) {
-            self.mark_dirty(session_id);
-        }
-    }
-
-    /// Tells root subscribers of the sessions that are no drafts any more.
+    /// Announces the sessions that are no longer drafts to root subscribers.
     pub(crate) fn announce_newly_listed(&mut self, cx: &mut Cx<'_>) {
         let newly_listed = self.sessions.take_newly_listed();
         if newly_listed.is_empty() {

@@ -50,15 +50,18 @@ impl Host {
         }
     }
 
-    /// Collects changes for a moment, so that a burst is one notification (ROOT-13).
-    pub(crate) fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
-        if let Some(entry) = self.sessions.get_mut(&session)
-            && !entry.summary_due
-            && !entry.is_draft
-        {
-            entry.summary_due = true;
-            let at_ms = cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms);
-            self.timers.set(at_ms, Timer::AnnounceSummary(session));
+    /// Notes when sessions were last used, and schedules their summaries. Changes are collected for a moment, so that
+    /// a burst is one notification (ROOT-13).
+    pub(crate) fn follow_changed_sessions(&mut self, cx: &mut Cx<'_>) {
+        let at_ms = cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms);
+        for id in self.touched.take_sessions() {
+            // A session that the same input removed has no summary.
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.used_ms = cx.now.mono_ms;
+                if !session.is_draft && !std::mem::replace(&mut session.summary_due, true) {
+                    self.timers.set(at_ms, Timer::AnnounceSummary(id));
+                }
+            }
         }
     }
 

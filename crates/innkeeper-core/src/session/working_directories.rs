@@ -4,6 +4,7 @@
 //! change before an accepted action is published (DSP-17). During a turn they stand: taking the
 //! ground from under a running agent is refused.
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{
     ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, SessionWorkingDirectoryRemovedAction,
     SessionWorkingDirectoryReplacedAction, SessionWorkingDirectorySetAction, StateAction,
@@ -140,8 +141,8 @@ impl Host {
         Verdict::from_check(StateAction::ChatWorkingDirectoryRemoved(removed), check)
     }
 
-    /// Changes the directories of a session, and everything that depends on them: the subsets of its chats, and the
-    /// approvals of its workspace. `gone` is the directory that is no longer there, and the one in its place.
+    /// Changes the directories of a session, and everything that depends on them: its watches, customizations and
+    /// repository, the subsets of its chats, and the approvals of its workspace. `gone` is the directory that is no longer there, and the one in its place.
     fn change_directories(
         &mut self,
         cx: &mut Cx<'_>,
@@ -155,7 +156,11 @@ impl Host {
             session.and_then(approval::workspace).map(str::to_owned)
         };
         let before = workspace(self);
-        self.commit_dispatched(cx, by, action);
+        if self.commit_dispatched(cx, by, action) == ReduceOutcome::Applied {
+            self.parts.watches.recheck();
+            self.customizations_rescoped(cx, session_id);
+            self.repository_moved(cx, session_id);
+        }
         if let Some((gone, instead)) = gone {
             self.directory_gone(cx, session_id, &gone, instead.as_ref());
         }
@@ -163,13 +168,6 @@ impl Host {
             self.forget_rules_of_moved_session(cx, session_id);
         }
         self.workspace_changed(cx, session_id);
-    }
-
-    /// A session works in other directories now: so do its watches, customizations and repository.
-    pub(crate) fn after_directories_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.parts.watches.recheck();
-        self.customizations_rescoped(cx, session_id);
-        self.repository_moved(cx, session_id);
     }
 
     /// What a session's agent can do with several directories (SES-25).

@@ -215,6 +215,8 @@ impl Host {
             if !self.handle_or_defer(cx, conn, input) {
                 return;
             }
+            // The next input finds the state as if this one had just arrived.
+            self.settle(cx);
         }
     }
 

@@ -10,6 +10,7 @@ mod prose;
 mod purity;
 mod ratchet;
 mod shapes;
+mod silent_returns;
 mod size;
 mod spawning;
 mod type_names;
@@ -132,6 +133,7 @@ fn check_counts(
                 .flat_map(|(path, text)| prose::check_comments(path, text, &source.prose)),
         );
         found.extend(type_names::check(source));
+        found.extend(silent_returns::check(source));
     }
     let written = workspace.read_text(ratchet::PATH).unwrap_or_default();
     let ratchet = ratchet::Ratchet::parse(&written);

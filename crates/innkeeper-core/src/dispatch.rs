@@ -196,13 +196,15 @@ impl Verdict {
 impl Host {
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: Dispatch) {
         let Some(connection) = self.conns.get(&conn) else {
-            return;
+            return never!("the connection is open");
         };
         let Phase::Ready { client, .. } = &connection.phase else {
+            // A dispatch before the handshake has no author who could be told.
             return;
         };
         let Some(channel) = self.channels.find(&dispatch.channel) else {
-            return; // DSP-05
+            // DSP-05: an action for an unknown channel is dropped.
+            return;
         };
         let by = Dispatched {
             channel,
@@ -244,6 +246,7 @@ impl Host {
     /// Refuses an action about something that cannot be read.
     pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
         let Some(client) = self.conns.client(conn).cloned() else {
+            // A dispatch before the handshake has no author who could be told.
             return;
         };
         let author = Author {

@@ -86,7 +86,7 @@ impl Host {
     /// The run of a subagent that outlived its turn is over.
     pub(crate) fn unlist_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, subagent: ChannelId) {
         let (Some(chat), Some(uri)) = (self.chats.get(&parent), self.chat_uri(subagent)) else {
-            return;
+            return never!("a chat is removed after its subagents");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         let entry = work.iter().find_map(|work| match work {

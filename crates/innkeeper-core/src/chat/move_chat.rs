@@ -10,7 +10,7 @@ use ahp_types::state::{SessionLifecycle, SessionState, SessionStatus};
 use serde_json::{Value, json};
 
 use super::UNTITLED_CHAT;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::customization::{CustomizationState, without_clients};
 use crate::effect::{ChatsMoved, Effect, MovedChat};
 use crate::ids::ChannelId;
@@ -240,7 +240,7 @@ impl Host {
     fn announce_moved(&self, cx: &mut Cx<'_>, source: ChannelId, target: ChannelId, subtree: &[ChannelId]) {
         let uri = |id: ChannelId| self.channels.get(id).map(|channel| Arc::clone(&channel.uri));
         let (Some(from), Some(to)) = (uri(source), uri(target)) else {
-            return;
+            return never!("both sessions have channels");
         };
         let moved = |id: &ChannelId| {
             let model = &self.chats.get(id)?.model;
@@ -268,7 +268,7 @@ impl Host {
             .map(str::to_owned)
             .collect();
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let catalogue = session.state.chats.iter().map(|chat| &chat.resource);
         let mut order: Vec<String> = catalogue.filter(|uri| !moved.contains(uri)).cloned().collect();

@@ -7,7 +7,7 @@ use ahp_types::state::{ChatInputRequest, ChatInputResponseKind};
 
 use crate::agent::{Answer, Questions, Reply, Response};
 use crate::chat::chats::Chat;
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, TurnKey};
 
@@ -112,7 +112,7 @@ impl Host {
             let parts = &chat.model.head().active_turn.as_ref()?.response_parts;
             Some((chat.run.as_ref()?.key, parts))
         }) else {
-            return;
+            return never!("a chat with an open question has a run");
         };
         // The reducer merged the drafts and these answers (INP-04).
         let answers = parts.iter().rev().find_map(|part| match part {

@@ -10,7 +10,7 @@ use crate::agent::{Reply, Spawn, Subagent};
 use crate::chat::chats::Chat;
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, TurnKey};
 use crate::protocol::uri;
@@ -138,6 +138,7 @@ impl Host {
         let (Some(turn_id), Some(ToolCallState::Running(running))) =
             (self.active_turn_id(parent), self.tool_call(parent, call))
         else {
+            // An agent may start a subagent for a call that waits or has ended. The chat's origin names the call.
             return;
         };
         let meta = meta::with_subagent(running.meta.as_ref(), &subagent);
@@ -156,7 +157,7 @@ impl Host {
     /// it started stay part of it, whether its agent repeats them or not (CHT-12).
     pub(crate) fn keep_subagents(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
         let Some(session) = self.session_of(chat_id) else {
-            return;
+            return never!("the session of a chat is in memory");
         };
         let shown = match self.tool_call(chat_id, call) {
             Some(ToolCallState::Running(running)) => running.content.as_deref().unwrap_or_default(),

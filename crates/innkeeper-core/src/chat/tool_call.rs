@@ -19,7 +19,7 @@ use crate::agent::{
     ToolStart, ToolStep,
 };
 use crate::chat::approval::{self, Allowance, Offered};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
 
@@ -39,7 +39,7 @@ impl Host {
         step: ToolStep,
     ) {
         let Some(turn_id) = self.active_turn_id(chat_id) else {
-            return;
+            return never!("a run has an active turn");
         };
         match step {
             ToolStep::Start(start) => self.tool_start(cx, chat_id, turn_id, call, start),
@@ -164,6 +164,7 @@ impl Host {
             state @ (ToolCallState::Streaming(_) | ToolCallState::Running(_) | ToolCallState::PendingConfirmation(_)),
         ) = self.tool_call(chat_id, &call)
         else {
+            // The agent names a call that is unknown or has ended, for example because its client left.
             return;
         };
         let state = state.clone();
@@ -245,6 +246,7 @@ impl Host {
     /// A verdict arrives while people are being asked: everything else stays as it was.
     fn tool_risk(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: String, call: String, risk: Risk) {
         let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(chat_id, &call) else {
+            // The decision came first.
             return;
         };
         let mut action = wire::ready(turn_id, call, Description::default(), None);
@@ -300,9 +302,11 @@ impl Host {
     /// Fails a call that was just handed to a client that has left the session (ACT-08).
     pub(crate) fn fail_orphan(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(chat_id, call) else {
+            // The call was denied.
             return;
         };
         let Some(ToolCallContributor::Client(owner)) = &running.contributor else {
+            // The agent itself or an MCP server runs the call.
             return;
         };
         let owner = ClientId::new(&owner.client_id);
@@ -340,6 +344,7 @@ impl Host {
     fn fail_client_call(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String, tool: &str, owner: &ClientId) {
         let (Some(turn_id), Some(turn)) = (self.active_turn_id(chat_id), self.run_mut(chat_id).map(|run| run.key))
         else {
+            // The failure of an earlier call ended the turn, because the turn had no room for the result.
             return;
         };
         let other = self.session_of(chat_id).is_some_and(|session| {

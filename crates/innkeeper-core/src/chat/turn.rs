@@ -38,10 +38,10 @@ impl Host {
         let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
         self.follow_heard(cx, chat_id);
         let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
-            return;
+            return never!("a run starts in a chat with an active turn");
         };
         let Some(key) = self.add_run(cx, chat_id, author) else {
-            return;
+            return never!("a run starts in a chat with an active turn");
         };
         if let Some(missing) = self.missing_agent(chat_id) {
             return self.fail_run(cx, chat_id, missing, false);
@@ -178,7 +178,8 @@ impl Host {
 
     pub(crate) fn agent_event(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, event: AgentEvent) {
         if !self.is_running(chat_id, turn) {
-            return; // A late event of an ended or replaced turn.
+            // A late event of a turn that has ended.
+            return;
         }
         self.note_agent_activity(cx, chat_id);
         match event {
@@ -191,7 +192,7 @@ impl Host {
             }
             AgentEvent::Usage(usage) => {
                 let Some(turn_id) = self.active_turn_id(chat_id) else {
-                    return;
+                    return never!("a run has an active turn");
                 };
                 let action = ChatUsageAction {
                     turn_id,
@@ -201,15 +202,11 @@ impl Host {
                 self.commit(cx, chat_id, StateAction::ChatUsage(action), None);
             }
             AgentEvent::Activity(activity) => {
-                if self
-                    .chats
-                    .get(&chat_id)
-                    .is_some_and(|chat| chat.model.head().activity == activity)
-                {
-                    return;
+                let chat = self.chats.get(&chat_id);
+                if chat.is_some_and(|chat| chat.model.head().activity != activity) {
+                    let action = ChatActivityChangedAction { activity };
+                    self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
                 }
-                let action = ChatActivityChangedAction { activity };
-                self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             }
             AgentEvent::Notice(text) => {
                 let part = SystemNotificationResponsePart {
@@ -245,6 +242,7 @@ impl Host {
 
     pub(crate) fn turn_ended(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, end: TurnEnd) {
         if !self.is_running(chat_id, turn) {
+            // The turn was cancelled, or another one has replaced it.
             return;
         }
         self.clear_activity(cx, chat_id);
@@ -315,6 +313,7 @@ impl Host {
     /// starts here, however long people took to answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
         let Some(run) = self.run_mut(chat).filter(|run| run.key == turn) else {
+            // An earlier step of the same input ended the run.
             return;
         };
         run.heard_ms = cx.now.mono_ms;
@@ -350,6 +349,7 @@ impl Host {
             _ => queued.map(|next| (PendingMessageKind::Queued, next)),
         };
         let Some((kind, next)) = next.map(|(kind, next)| (kind, next.clone())) else {
+            // No message waits.
             return;
         };
         // A fresh id that no client can have chosen for an earlier turn of this chat.
@@ -411,7 +411,7 @@ impl Host {
     /// Ends a run that went too far: people are told, and the agent is stopped.
     pub(crate) fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
         let Some((turn, held)) = self.run_mut(chat_id).map(|run| (run.key, run.held)) else {
-            return;
+            return never!("the run is still there");
         };
         self.clear_activity(cx, chat_id);
         self.fail_run(cx, chat_id, failure, false);
@@ -526,7 +526,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let (Some(turn), Some(run)) = (&chat.model.head().active_turn, chat.run.take()) else {
-            return;
+            return never!("a run that ends has an active turn");
         };
         let action = end(turn.id.clone(), elapsed(cx.now.mono_ms, run.started_ms));
         self.commit(cx, chat_id, action, None);

@@ -6,7 +6,7 @@
 use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use crate::agent::Failure;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::ids::ChannelId;
 
 impl Host {
@@ -14,6 +14,7 @@ impl Host {
     pub(crate) fn start_watchdog(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let set = [self.config.silence_notice_ms, self.config.silence_limit_ms];
         let Some(interval) = set.into_iter().filter(|interval| *interval > 0).min() else {
+            // The watchdog is switched off.
             return;
         };
         if let Some(chat) = self.chats.get_mut(&chat_id)
@@ -27,7 +28,7 @@ impl Host {
     /// The agent gave a sign of life.
     pub(crate) fn note_agent_activity(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(run) = self.run_mut(chat_id) else {
-            return;
+            return never!("the events of an agent have a run");
         };
         run.heard_ms = cx.now.mono_ms;
         if let Some(activity) = run.before_silence.take() {
@@ -46,11 +47,13 @@ impl Host {
             .is_some_and(|chat| chat.model.waits_for_people());
         let waits_for_subagent = self.has_subagents(chat_id);
         let Some(chat) = self.chats.get_mut(&chat_id) else {
+            // Timers are not cancelled when their chat is removed.
             return;
         };
         chat.is_watched = false;
         let activity = chat.model.head().activity.clone();
         let Some(run) = chat.run.as_mut() else {
+            // The run has ended. The next one starts the watchdog again.
             return;
         };
         if waits_for_people || waits_for_subagent {

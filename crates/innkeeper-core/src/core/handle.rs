@@ -1,7 +1,7 @@
 //! One input in, effects out: every input, request and timer finds its handler here.
 
 use crate::clients::client::Phase;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::Effect;
 use crate::ids::ConnId;
 use crate::input::{ClientInput, Input};
@@ -110,14 +110,19 @@ impl Host {
         self.settle(cx);
     }
 
-    /// Whether an input is about a chat or a session that is gone. It is dropped here, so that handlers find what the
-    /// input names.
+    /// Returns true for an input about a connection, a chat or a session that is gone. It is dropped here, so that
+    /// handlers find the object.
     fn is_late(&self, input: &Input) -> bool {
         match input {
             Input::ChatOpened { chat, .. }
             | Input::ChatLost { chat }
             | Input::Progress { chat, .. }
             | Input::Background { chat, .. } => !self.chats.contains_key(chat),
+            Input::Disconnected { conn }
+            | Input::Request { conn, .. }
+            | Input::Dispatch { conn, .. }
+            | Input::Unsubscribe { conn, .. }
+            | Input::McpNotification { conn, .. } => self.conns.get(conn).is_none(),
             Input::ToolsListed { session, .. }
             | Input::CustomizationsFound { session, .. }
             | Input::CustomizationsAnnounced { session, .. }
@@ -129,11 +134,6 @@ impl Host {
             // These are answered in any case.
             Input::AppTurn { .. } | Input::RenderPrompt { .. } | Input::TurnsLoaded { .. } => false,
             Input::Connected { .. }
-            | Input::Disconnected { .. }
-            | Input::Request { .. }
-            | Input::Dispatch { .. }
-            | Input::Unsubscribe { .. }
-            | Input::McpNotification { .. }
             | Input::Loaded { .. }
             | Input::Listed { .. }
             | Input::Imported { .. }
@@ -174,7 +174,7 @@ impl Host {
 
     fn request(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
         let Some(connection) = self.conns.get(&conn) else {
-            return;
+            return never!("the connection is open");
         };
         let scope = connection.principal.scope;
         let ready = matches!(connection.phase, Phase::Ready { .. });

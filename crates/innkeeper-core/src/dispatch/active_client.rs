@@ -8,7 +8,7 @@ use ahp_types::actions::{SessionActiveClientRemovedAction, SessionActiveClientSe
 use ahp_types::state::SessionActiveClient;
 
 use super::{Dispatched, Verdict};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::customization::check_client_plugins;
 use crate::ids::{ChannelId, ClientId};
 use crate::log::commit::Author;
@@ -83,9 +83,11 @@ impl Host {
         let client_id = active_client.client_id.clone();
         let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
         if self.commit(cx, session_id, action, author) == ReduceOutcome::Applied {
-            // Clients that embed the host in tests may have no connection.
-            if let Some(client) = self.clients.get_mut(&ClientId::new(&client_id)) {
-                client.memberships.insert(session_id);
+            match self.clients.get_mut(&ClientId::new(&client_id)) {
+                Some(client) => {
+                    client.memberships.insert(session_id);
+                }
+                None => never!("a client announces itself on a connection of its own"),
             }
             self.client_customizes(cx, session_id, &client_id);
         }

@@ -15,7 +15,7 @@ use crate::agent::{Decision, ToolReply, ToolResult};
 use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
 use crate::chat::chats::Chat;
 use crate::chat::tool_call::{meta, wire};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
@@ -60,7 +60,7 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
         let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
@@ -101,7 +101,7 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = complete.tool_call_id.clone();
         let is_reviewed = complete.requires_result_confirmation == Some(true);
@@ -144,7 +144,7 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
         let approved = confirmed.approved;
@@ -180,7 +180,7 @@ impl Host {
     /// Fails a call whose owner says that it does not know the tool (TOOL-20).
     pub(super) fn fail_unknown_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String) {
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let result = ToolResult::failed(
             "The client does not know this tool",

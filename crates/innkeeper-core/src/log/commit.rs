@@ -64,10 +64,9 @@ impl Host {
             .conns
             .get(&author.conn)
             .is_some_and(|conn| conn.subscriptions.contains(&channel));
-        if !subscribed {
-            return;
+        if subscribed {
+            self.send_alone(cx, author.conn, channel, action, Some(author));
         }
-        self.send_alone(cx, author.conn, channel, action, Some(author));
     }
 
     /// Sends an action to one connection only, with a fresh number and outside the replay window.
@@ -127,6 +126,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
+            // The turn ended because it had no room for another part.
             return;
         };
         if chat.model.append_at(part.index, content, part.reasoning) {

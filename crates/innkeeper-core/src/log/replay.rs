@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::core::never;
 use crate::ids::{ChannelId, IdMap, Seq};
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
@@ -112,7 +113,7 @@ impl Replay {
     pub fn restore(&mut self, channel: ChannelId, forgotten: Seq, now: Now, log: &[&StoredFrame]) {
         self.open(channel, forgotten);
         let Some(window) = self.windows.get_mut(&channel) else {
-            return;
+            return never!("the window was just opened");
         };
         for frame in log {
             // Its age is told by the wall clock, which may have jumped; it then counts as new.
@@ -139,7 +140,7 @@ impl Replay {
     /// Keeps an action.
     pub fn push(&mut self, channel: ChannelId, now_ms: u64, frame: &ActionFrame) {
         let Some(window) = self.windows.get_mut(&channel) else {
-            return;
+            return never!("a channel has a window from its creation to its removal");
         };
         window.add(now_ms, frame.seq, frame.seq, frame.since, &frame.bytes);
         self.bytes += frame.bytes.len() + ENTRY_OVERHEAD;

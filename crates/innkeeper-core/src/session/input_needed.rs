@@ -79,7 +79,7 @@ impl Host {
     /// Takes everything of a chat off its session's list, because the chat leaves.
     pub(crate) fn hide_input_needed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chat_uri: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let shown = session.state.input_needed.as_deref().unwrap_or_default();
         let gone: Vec<String> = shown

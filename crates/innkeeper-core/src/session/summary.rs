@@ -33,10 +33,15 @@ impl Host {
             action,
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_)
         );
-        let chat = self.chats.get(&chat_id).filter(|_| ends_turn);
-        let Some(chat) = chat.filter(|chat| !matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. }))) else {
+        if !ends_turn {
             return;
+        }
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return never!("the chat is in memory");
         };
+        if matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. })) {
+            return;
+        }
         let is_read = |status: u32| status & SessionStatus::IsRead.bits() != 0;
         let session_id = chat.session;
         if is_read(chat.model.head().status) {
@@ -76,6 +81,7 @@ impl Host {
     /// Announces what changed since root subscribers last heard of a session (ROOT-12).
     pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
+            // Timers are not cancelled when their session is removed.
             return;
         };
         session.summary_due = false;

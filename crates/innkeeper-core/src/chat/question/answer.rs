@@ -27,9 +27,11 @@ pub(super) fn question<'a>(request: &'a ChatInputRequest, id: &str) -> Result<&'
 /// question that has no options with text. Nothing at all is no answer.
 pub(super) fn coerce(question: &ChatInputQuestion, answer: &mut ChatInputAnswer) {
     let (ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered)) = answer else {
+        // A skipped answer has no value.
         return;
     };
     let ChatInputAnswerValue::Text(text) = &answered.value else {
+        // Only text is converted.
         return;
     };
     let words = text.value.trim();

@@ -1,16 +1,15 @@
-//! `dispatchAction`: every rule that stands between a client's action and the reducer.
+//! `dispatchAction`: checks and applies the actions of clients.
 //!
-//! The table of slices below says for each action which functions check and apply it. A slice lives in the file of
-//! what it changes. Consequences of an action are in two places: its own slice, and what follows from the input as a
-//! whole (`Host::settle`).
+//! The table of slices below names for each action the functions that check and apply it. A slice is in the file of the
+//! state that it changes. Consequences of an action are in two places: its own slice, and `Host::settle` for everything
+//! that follows from the input as a whole.
 //!
 //! Refusing, doing nothing and ignoring are three different answers (E-01): an unknown channel
 //! is silence, a broken rule is a refusal to the author, a repeated decision is an echo.
 //!
-//! One client re-announces itself with `session/activeClientSet` whenever anything changes, its
-//! own echo included. An unchanged announcement is therefore acknowledged to its author once and
-//! then met with silence until something else changes in the session: the author's queue drains,
-//! nobody else is told, and no loop can form (DSP-15, E-52).
+//! One client re-announces itself with `session/activeClientSet` whenever anything changes, its own echo included. An
+//! unchanged announcement is therefore acknowledged to its author once and then ignored until the session changes
+//! otherwise: the author's queue drains, no other client gets an action, and no loop can form (DSP-15, E-52).
 
 use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::StateAction;
@@ -41,21 +40,21 @@ mod turn;
 pub(crate) struct Dispatched {
     pub(crate) channel: ChannelId,
     pub(crate) author: Author,
-    /// What the author's credential allows.
+    /// The scope of the author's credential.
     pub(crate) scope: Scope,
-    /// What `session/activeClientSet` carries that the published type has no field for.
+    /// The field of `session/activeClientSet` that the published type does not have.
     opt_in: Option<OptIn>,
 }
 
 /// The result of checking a dispatched action.
 pub(crate) enum Verdict {
-    /// Apply it, possibly in a corrected form that the echo then shows to everybody.
+    /// Apply it, possibly in a corrected form, and publish it to all subscribers.
     Accept(StateAction),
-    /// The client announced itself again without a change: tell the author and nobody else, once (E-52).
+    /// The client announced itself again without a change: echo it to the author alone, once (E-52).
     Acknowledge(StateAction),
-    /// It repeats what is already so: tell the author and nobody else, possibly in a corrected form.
+    /// It changes nothing: echo it to the author alone, possibly in a corrected form.
     Echo(StateAction),
-    /// It repeats what was just acknowledged.
+    /// It repeats an announcement that was acknowledged: do nothing.
     Silence,
     /// Refuse it with a reason for users.
     Reject(String),
@@ -181,9 +180,8 @@ impl Verdict {
         }
     }
 
-    /// Accepts a change of settings that passed its check. One that changes nothing is for its
-    /// author alone: clients that announce their settings on every change would go on for ever
-    /// (DSP-15).
+    /// Accepts a change of settings that passed its check. A change without effect is echoed to its author alone:
+    /// clients that announce their settings on every change would otherwise loop (DSP-15).
     fn from_change<A>(check: Result<Change<A>, Problem>, action: fn(A) -> StateAction) -> Self {
         match check {
             Ok(Change::Apply(change)) => Self::Accept(action(change)),
@@ -199,7 +197,7 @@ impl Host {
             return never!("the connection is open");
         };
         let Phase::Ready { client, .. } = &connection.phase else {
-            // A dispatch before the handshake has no author who could be told.
+            // A dispatch before the handshake has no author to answer.
             return;
         };
         let Some(channel) = self.channels.find(&dispatch.channel) else {
@@ -215,7 +213,7 @@ impl Host {
             },
             scope: connection.principal.scope,
             opt_in: match &dispatch.action {
-                // What cannot be read was refused where it arrived.
+                // `decode` rejected an unreadable opt-in before.
                 Ok(StateAction::SessionActiveClientSet(_)) => extension::opt_in_of(&dispatch.raw).unwrap_or_default(),
                 Ok(_) | Err(_) => None,
             },
@@ -243,10 +241,10 @@ impl Host {
         }
     }
 
-    /// Refuses an action about something that cannot be read.
+    /// Rejects an action about a session or chat that cannot be loaded.
     pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
         let Some(client) = self.conns.client(conn).cloned() else {
-            // A dispatch before the handshake has no author who could be told.
+            // A dispatch before the handshake has no author to answer.
             return;
         };
         let author = Author {
@@ -275,8 +273,7 @@ impl Host {
         if rule.dispatcher == Dispatcher::HostOnly {
             return Verdict::Reject(format!("only the host may send {}", rule.name));
         }
-        // VS Code tells every host its own settings when it connects. As long as that changes
-        // nothing, it needs no scope.
+        // VS Code sends its own settings to every host when it connects. If they change nothing, no scope is needed.
         if let StateAction::RootConfigChanged(changed) = &action
             && let Ok(Change::Repeat(changed)) = self.check_root_config(changed)
         {
@@ -302,8 +299,8 @@ impl Host {
         }
     }
 
-    /// Applies what was accepted, then does what it asks for: side effects come strictly last,
-    /// so that an agent's first word never overtakes the echo of the turn (E-10).
+    /// Applies an accepted action and then its side effects, strictly last, so that an agent's first output never
+    /// overtakes the echo of the turn (E-10).
     fn apply_dispatch(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
         match self.channels.kind(by.channel) {
             Some(ChannelKind::Root) => self.apply_on_root(cx, by, action),

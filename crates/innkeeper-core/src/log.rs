@@ -151,7 +151,7 @@ impl Log {
         self.replay.sweep(now_ms)
     }
 
-    /// Whether no number is left that would be nobody else's later (P5).
+    /// Returns true if every reserved number was given out (P5).
     fn is_exhausted(&self) -> bool {
         self.limit.is_some_and(|limit| self.last >= limit)
     }

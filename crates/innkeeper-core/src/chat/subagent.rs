@@ -20,7 +20,7 @@ use crate::session::create::new_chat;
 const TURN: &str = "worker";
 
 impl Host {
-    /// Starts a subagent for a tool call (CHT-12), or tells the agent why not.
+    /// Starts a subagent for a tool call (CHT-12), or replies to the agent with the error.
     pub(crate) fn spawn_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
         match self.check_spawn(parent, &spawn) {
             Ok(()) => {
@@ -44,7 +44,7 @@ impl Host {
         }
         if spawn.prompt.len() > self.config.max_message_bytes {
             let most = self.config.max_message_bytes;
-            return Err(format!("a subagent is told what to do in at most {most} bytes"));
+            return Err(format!("the message to a subagent has at most {most} bytes"));
         }
         let most = self.config.max_subagent_depth;
         if self.depth(parent) >= most {
@@ -74,8 +74,7 @@ impl Host {
         let session_id = above.session;
         let session_uri = &self.sessions.get(&session_id)?.uri;
         let author = above.run.as_ref().and_then(|run| run.author.clone());
-        // Ids of calls are their agent's to choose, runs are never repeated: no chat that went elsewhere
-        // has this name.
+        // Agents choose the ids of calls, so the URI contains the key of the run, which is never repeated.
         let name = format!("{}.{}", spawn.call, parent.1.0);
         let subagent_uri = uri::subagent_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
         let title = subagent_title(&spawn, self.config.max_title_bytes);

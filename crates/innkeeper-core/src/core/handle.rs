@@ -43,7 +43,7 @@ impl Host {
             Input::LookAfter(sessions) => self.recover_sessions(cx, sessions),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
-                // With a turn at work, the driver brings its agent up by itself.
+                // The driver reopens the agent of a running turn by itself.
                 if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
                     self.open_chat(cx, chat, None);
                 }
@@ -102,7 +102,7 @@ impl Host {
                 sections,
             } => self.choose_transformer(cx, chat, turn, id, &sections),
             Input::Part(input) => self.part_input(cx, input),
-            // Nothing follows from it but what is sent.
+            // Log records change no state, so there is nothing to settle.
             Input::Logs(records) => return self.export_logs(cx, &records),
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
@@ -161,7 +161,7 @@ impl Host {
         self.schedule_eviction(cx.now.mono_ms);
     }
 
-    /// Handles what a client sent, once everything it names is in memory.
+    /// Handles an input of a client, once everything it names is in memory.
     pub(crate) fn handle_client(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
         match input {
             ClientInput::Disconnected => self.disconnect(cx, conn),
@@ -201,7 +201,7 @@ impl Host {
     /// Carries out a request of a connection that is ready and may make it.
     fn command(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
         match command {
-            // Answered before the handshake was looked at.
+            // `request` answered them.
             Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
             Command::ListSessions(list) if self.storage.mode().has_store() => self.ask_for_list(cx, conn, id, &list),
@@ -219,7 +219,7 @@ impl Host {
                 only_if,
                 for_good,
             } => match self.check_only_if(&channel, only_if) {
-                // Sessions that a policy chose go to make room.
+                // A cleanup policy deletes sessions for good, because it has to free space.
                 Ok(()) => self.dispose_session(cx, conn, id, &channel, for_good || only_if.is_some()),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
@@ -240,7 +240,7 @@ impl Host {
             Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
             Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
             Command::Authenticate(authenticate) => {
-                // Or it is answered when it is kept.
+                // Otherwise the request is answered once the token is persisted.
                 if let Some(result) = self.authenticate(cx, conn, id, *authenticate).transpose() {
                     cx.answer(conn, id, result);
                 }
@@ -299,7 +299,7 @@ impl Host {
         self.persist_all(cx);
     }
 
-    /// Makes sure that the replay window is looked through in time.
+    /// Schedules the next sweep of the replay window.
     pub(crate) fn schedule_sweep(&mut self, now: Now) {
         if self.log.needs_sweep_timer() {
             let at_ms = now.mono_ms.saturating_add(SWEEP_INTERVAL_MS);

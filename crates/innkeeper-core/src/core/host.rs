@@ -23,8 +23,8 @@ use crate::storage::Storage;
 use crate::telemetry::Telemetry;
 use crate::time::Now;
 
-/// The parts of one host. Each part keeps its fields private and its invariants by itself. Handlers that combine
-/// several parts are methods of `Host`, in the folder of what they handle.
+/// The parts of one host. Each part has private fields and maintains its own invariants. Handlers that combine several
+/// parts are methods of `Host`, in the folder of their subject.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: CoreConfig,
@@ -46,7 +46,7 @@ pub(crate) struct Host {
     pub(crate) sessions: Sessions,
     /// The chats in memory.
     pub(crate) chats: Chats,
-    /// The store, and what is to be persisted.
+    /// The store, and the changes that are not persisted yet.
     pub(crate) storage: Storage,
     /// The agents.
     pub(crate) agents: AgentRegistry,
@@ -56,7 +56,7 @@ pub(crate) struct Host {
     pub(crate) enablement: SharedEnablement,
     /// MCP servers.
     pub(crate) mcp: Mcp,
-    /// What clients may reach beyond their sessions.
+    /// Access of clients to resources outside of their sessions.
     pub(crate) grants: Grants,
     /// The parts that own the channels of the other kinds.
     pub(crate) parts: ChannelParts,
@@ -65,8 +65,8 @@ pub(crate) struct Host {
     /// Subscribers of the host's log.
     pub(crate) telemetry: Telemetry,
     pub(crate) shutting_down: bool,
-    /// When the first input came. From then on the monotonic clock tells what the wall clock would say if nobody had
-    /// set it.
+    /// The time of the first input. From then on the monotonic clock tells how far the wall clock was set forward or
+    /// back.
     pub(crate) began: Option<Now>,
 }
 

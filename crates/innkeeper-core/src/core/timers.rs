@@ -1,10 +1,10 @@
-//! Deadlines: what the core does later, in the order in which it is due.
+//! Deadlines of the core, in the order in which they are due.
 
 use std::collections::BTreeSet;
 
 use crate::ids::{ChannelId, ClientId};
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// A client's grace period ends.

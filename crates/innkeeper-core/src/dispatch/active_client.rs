@@ -125,7 +125,7 @@ impl Host {
         acknowledged.is_some_and(|acknowledged| changed.is_some_and(|changed| changed <= *acknowledged))
     }
 
-    /// Follows up on a client that announced itself in a session as it did before.
+    /// Handles a repeated announcement of a client.
     pub(super) fn announced_again(&mut self, cx: &mut Cx<'_>, channel: ChannelId, author: &Author) {
         if self.sessions.contains_key(&channel) {
             self.client_published_again(cx, channel, author.client.as_str());
@@ -141,7 +141,7 @@ impl Host {
         }
     }
 
-    /// What a client may say about itself: tools with names that tell them apart, within bounds.
+    /// Checks the entry of an active client: its tools have distinct names, and everything is within bounds.
     pub(crate) fn check_active_client(
         &self,
         client: &SessionActiveClient,
@@ -180,7 +180,7 @@ impl Host {
         Ok(())
     }
 
-    /// Notes what a client wants to rewrite, before the action that announces the client.
+    /// Stores which prompt sections a client wants to rewrite, before the action that announces the client.
     pub(crate) fn set_opt_in(&mut self, session: ChannelId, client: &str, opt_in: Option<OptIn>) {
         if let Some(session) = self.sessions.get_mut(&session)
             && session.opt_ins.get(client) != opt_in.as_ref()

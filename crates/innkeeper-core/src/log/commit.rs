@@ -31,7 +31,7 @@ impl Author {
 }
 
 impl Host {
-    /// Applies an accepted action and tells everybody.
+    /// Applies an accepted action and publishes it to all subscribers.
     ///
     /// An action that changes nothing is not published: from the host it is dropped, from a
     /// client it is echoed to its author alone, whose pending queue waits for it (DSP-15).
@@ -155,7 +155,7 @@ impl Host {
         }
     }
 
-    /// What an action carries that its type has no place for. It was noted before the action.
+    /// Returns the fields of an action that its published type does not have. They were stored before the action.
     fn beside(&self, channel: ChannelId, action: &StateAction) -> ExtensionFields<'_> {
         match action {
             StateAction::SessionActiveClientSet(set) => {

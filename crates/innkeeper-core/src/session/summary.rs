@@ -11,7 +11,7 @@ use crate::protocol::uri;
 use crate::session::create::encode_added;
 
 impl Host {
-    /// Brings a session up to date with one of its chats, in the same step as the cause.
+    /// Updates the entry of a chat in its session's catalogue, in the same step as the cause.
     pub(crate) fn sync_catalogue_entry(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let Some(chat) = self.chats.get(&chat) else {
             return never!("the chat is in memory");
@@ -26,8 +26,9 @@ impl Host {
         }
     }
 
-    /// The end of a turn makes its chat and its session unread, also for those who marked them as read while it ran.
-    /// Subagents tell the call that started them, and have no read state that people see.
+    /// Marks a chat and its session as unread at the end of a turn, also if a user marked them as read while it ran.
+    /// Subagents are left out: their result is part of the call that started them, and clients show no read state for
+    /// them.
     pub(crate) fn mark_unread(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: &StateAction) {
         let ends_turn = matches!(
             action,
@@ -70,15 +71,15 @@ impl Host {
         }
     }
 
-    /// Announces every change that is being collected. A list shows the present; a change in it
-    /// that is undone before it was announced would otherwise stay with its reader for ever.
+    /// Announces every change that is being collected. A list shows the present; a change that is undone before it was
+    /// announced would otherwise stay with its reader.
     pub(crate) fn announce_due_summaries(&mut self, cx: &mut Cx<'_>) {
         for session in self.timers.scheduled_summaries() {
             self.announce_summary(cx, session);
         }
     }
 
-    /// Announces what changed since root subscribers last heard of a session (ROOT-12).
+    /// Announces the changes of a session's summary since the last announcement to root subscribers (ROOT-12).
     pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             // Timers are not cancelled when their session is removed.

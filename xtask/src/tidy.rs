@@ -10,6 +10,7 @@ mod prose;
 mod purity;
 mod ratchet;
 mod shapes;
+mod silent_returns;
 mod size;
 mod spawning;
 mod type_names;
@@ -133,6 +134,7 @@ fn check_counts(
         );
         found.extend(prose::check_words(&source.path, &source.prose));
         found.extend(type_names::check(source));
+        found.extend(silent_returns::check(source));
     }
     let written = workspace.read_text(ratchet::PATH).unwrap_or_default();
     let ratchet = ratchet::Ratchet::parse(&written);

@@ -24,7 +24,7 @@ use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::session::summary_of;
 
-/// The title of a chat nobody has named.
+/// The title of a chat without a name.
 pub(crate) const UNTITLED_CHAT: &str = "New chat";
 
 impl Host {

@@ -3,6 +3,7 @@
 mod capture;
 mod handle;
 mod host;
+mod parts;
 mod timers;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 
 pub(crate) use capture::json_bytes;
 pub(crate) use host::Host;
+pub use parts::{ChannelCommand, NoCommand, NoInput, PartCommand, PartInput, PartState};
+pub(crate) use parts::{ChannelPart, ChannelParts, Departure, SessionRemoval};
 pub(crate) use timers::{Timer, Timers};
 
 use crate::agent::AgentProfile;
@@ -30,8 +33,8 @@ use crate::storage::records::StoredClient;
 use crate::telemetry::LogLevel;
 use crate::time::Now;
 
-/// Marks a case that cannot happen. It is loud in tests and in the simulator; otherwise the caller returns and the
-/// host goes on.
+/// Marks a case that cannot happen. It panics in tests and in the simulator; otherwise the caller returns and the host
+/// continues.
 macro_rules! never {
     ($($message:tt)+) => {
         debug_assert!(false, $($message)+)
@@ -122,12 +125,12 @@ impl HostCore {
         self.host.clients.primary_conn(client)
     }
 
-    /// What was negotiated with a client that is connected or remembered (NEG-20).
+    /// The protocol version and capabilities negotiated with a client that is connected or remembered (NEG-20).
     pub fn negotiated(&self, client: &ClientId) -> Option<&Negotiated> {
         self.host.clients.get(client).map(|client| &client.negotiated)
     }
 
-    /// Whether a connection has sent something that waits for the store.
+    /// Returns true if an input of a connection waits for the store.
     pub fn is_parked(&self, conn: ConnId) -> bool {
         let connection = self.host.conns.get(&conn);
         connection.is_some_and(|connection| !connection.deferred.is_empty())
@@ -149,7 +152,7 @@ impl HostCore {
         self.host.agents.profiles()
     }
 
-    /// The URIs of what was being taken into memory when the core failed.
+    /// The URIs of the sessions that were being installed when the core failed.
     pub fn installing(&self) -> impl Iterator<Item = Arc<str>> + '_ {
         self.host.storage.installing()
     }
@@ -169,13 +172,13 @@ impl HostCore {
         }
     }
 
-    /// The chats in memory, for tests that decide what stays there.
+    /// The chats in memory, for tests that choose which turns stay in memory.
     #[doc(hidden)]
     pub fn chat_models(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChatModel)> {
         self.host.chat_models()
     }
 
-    /// The clients as they are now, for a core that takes the place of this one.
+    /// The current clients, for a core that replaces this one.
     pub fn stored_clients(&self) -> Vec<StoredClient> {
         self.host.stored_clients()
     }
@@ -190,12 +193,12 @@ impl HostCore {
         self.host.restore_server_tokens(now, kept);
     }
 
-    /// The lowest level of the log that has subscribers. Records below it need not be brought here.
+    /// The lowest log level that has subscribers. The host does not have to send records below it.
     pub fn needed_log_level(&self) -> Option<LogLevel> {
         self.host.needed_log_level()
     }
 
-    /// The ids of everything that is switched off in a session; empty for a session that is not in memory.
+    /// The ids of the disabled customizations of a session; empty for a session that is not in memory.
     pub fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
         self.host.switched_off(session)
     }

@@ -1,24 +1,24 @@
-//! `dispatchAction`: every rule that stands between a client's action and the reducer.
+//! `dispatchAction`: checks and applies the actions of clients.
 //!
-//! The table of slices below says for each action which functions check and apply it. A slice lives in the file of
-//! what it changes. Consequences of an action are in two places: its own slice, and what follows from the input as a
-//! whole (`Host::settle`).
+//! The table of slices below names for each action the functions that check and apply it. A slice is in the file of the
+//! state that it changes. Consequences of an action are in two places: its own slice, and `Host::settle` for everything
+//! that follows from the input as a whole.
 //!
 //! Refusing, doing nothing and ignoring are three different answers (E-01): an unknown channel
 //! is silence, a broken rule is a refusal to the author, a repeated decision is an echo.
 //!
-//! One client re-announces itself with `session/activeClientSet` whenever anything changes, its
-//! own echo included. An unchanged announcement is therefore acknowledged to its author once and
-//! then met with silence until something else changes in the session: the author's queue drains,
-//! nobody else is told, and no loop can form (DSP-15, E-52).
+//! One client re-announces itself with `session/activeClientSet` whenever anything changes, its own echo included. An
+//! unchanged announcement is therefore acknowledged to its author once and then ignored until the session changes
+//! otherwise: the author's queue drains, no other client gets an action, and no loop can form (DSP-15, E-52).
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::StateAction;
 
 use crate::chat::chats::Chat;
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::clients::permissions::read_only_message;
-use crate::core::{Cx, Host, ROOT};
+use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::log::commit::Author;
@@ -40,21 +40,21 @@ mod turn;
 pub(crate) struct Dispatched {
     pub(crate) channel: ChannelId,
     pub(crate) author: Author,
-    /// What the author's credential allows.
+    /// The scope of the author's credential.
     pub(crate) scope: Scope,
-    /// What `session/activeClientSet` carries that the published type has no field for.
+    /// The field of `session/activeClientSet` that the published type does not have.
     opt_in: Option<OptIn>,
 }
 
 /// The result of checking a dispatched action.
 pub(crate) enum Verdict {
-    /// Apply it, possibly in a corrected form that the echo then shows to everybody.
+    /// Apply it, possibly in a corrected form, and publish it to all subscribers.
     Accept(StateAction),
-    /// The client announced itself again without a change: tell the author and nobody else, once (E-52).
+    /// The client announced itself again without a change: echo it to the author alone, once (E-52).
     Acknowledge(StateAction),
-    /// It repeats what is already so: tell the author and nobody else, possibly in a corrected form.
+    /// It changes nothing: echo it to the author alone, possibly in a corrected form.
     Echo(StateAction),
-    /// It repeats what was just acknowledged.
+    /// It repeats an announcement that was acknowledged: do nothing.
     Silence,
     /// Refuse it with a reason for users.
     Reject(String),
@@ -103,21 +103,27 @@ macro_rules! slices {
             fn apply_on_root(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$root(action) => self.$apply_root(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
 
             fn apply_on_session(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$session(action) => self.$apply_session(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
 
             fn apply_on_chat(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
                 match action {
                     $($(StateAction::$chat(action) => self.$apply_chat(cx, by, action),)?)*
-                    action => self.commit_dispatched(cx, by, action),
+                    action => {
+                        self.commit_dispatched(cx, by, action);
+                    }
                 }
             }
         }
@@ -132,7 +138,7 @@ slices! {
         plain(SessionIsReadChanged, SessionIsArchivedChanged);
         SessionTitleChanged: check_session_title, apply_session_title;
         SessionActiveClientSet: check_active_client_set, apply_active_client_set;
-        SessionActiveClientRemoved: check_active_client_removed;
+        SessionActiveClientRemoved: check_active_client_removed, apply_active_client_removed;
         SessionConfigChanged: check_session_config_changed, apply_session_config_changed;
         SessionCustomizationToggled: check_customization_toggled, apply_customization_toggled;
         SessionMcpServerStartRequested: check_server_start, apply_server_start;
@@ -174,9 +180,8 @@ impl Verdict {
         }
     }
 
-    /// Accepts a change of settings that passed its check. One that changes nothing is for its
-    /// author alone: clients that announce their settings on every change would go on for ever
-    /// (DSP-15).
+    /// Accepts a change of settings that passed its check. A change without effect is echoed to its author alone:
+    /// clients that announce their settings on every change would otherwise loop (DSP-15).
     fn from_change<A>(check: Result<Change<A>, Problem>, action: fn(A) -> StateAction) -> Self {
         match check {
             Ok(Change::Apply(change)) => Self::Accept(action(change)),
@@ -189,13 +194,15 @@ impl Verdict {
 impl Host {
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: Dispatch) {
         let Some(connection) = self.conns.get(&conn) else {
-            return;
+            return never!("the connection is open");
         };
         let Phase::Ready { client, .. } = &connection.phase else {
+            // A dispatch before the handshake has no author to answer.
             return;
         };
         let Some(channel) = self.channels.find(&dispatch.channel) else {
-            return; // DSP-05
+            // DSP-05: an action for an unknown channel is dropped.
+            return;
         };
         let by = Dispatched {
             channel,
@@ -206,7 +213,7 @@ impl Host {
             },
             scope: connection.principal.scope,
             opt_in: match &dispatch.action {
-                // What cannot be read was refused where it arrived.
+                // `decode` rejected an unreadable opt-in before.
                 Ok(StateAction::SessionActiveClientSet(_)) => extension::opt_in_of(&dispatch.raw).unwrap_or_default(),
                 Ok(_) | Err(_) => None,
             },
@@ -234,9 +241,10 @@ impl Host {
         }
     }
 
-    /// Refuses an action about something that cannot be read.
+    /// Rejects an action about a session or chat that cannot be loaded.
     pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
         let Some(client) = self.conns.client(conn).cloned() else {
+            // A dispatch before the handshake has no author to answer.
             return;
         };
         let author = Author {
@@ -265,8 +273,7 @@ impl Host {
         if rule.dispatcher == Dispatcher::HostOnly {
             return Verdict::Reject(format!("only the host may send {}", rule.name));
         }
-        // VS Code tells every host its own settings when it connects. As long as that changes
-        // nothing, it needs no scope.
+        // VS Code sends its own settings to every host when it connects. If they change nothing, no scope is needed.
         if let StateAction::RootConfigChanged(changed) = &action
             && let Ok(Change::Repeat(changed)) = self.check_root_config(changed)
         {
@@ -288,31 +295,25 @@ impl Host {
                 Some(chat) => self.check_on_chat(cx, by, chat, action),
                 None => Verdict::Reject("the chat is gone".to_owned()),
             },
-            ChannelKind::Canvas
-            | ChannelKind::Changeset
-            | ChannelKind::Annotations
-            | ChannelKind::Terminal
-            | ChannelKind::ResourceWatch
-            | ChannelKind::Automations
-            | ChannelKind::AutomationRun => Verdict::Reject("this host has no such channels".to_owned()),
+            kind => self.check_on_part(cx, by, kind, action),
         }
     }
 
-    /// Applies what was accepted, then does what it asks for: side effects come strictly last,
-    /// so that an agent's first word never overtakes the echo of the turn (E-10).
+    /// Applies an accepted action and then its side effects, strictly last, so that an agent's first output never
+    /// overtakes the echo of the turn (E-10).
     fn apply_dispatch(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
-        if by.channel == ROOT {
-            self.apply_on_root(cx, by, action);
-        } else if self.chats.contains_key(&by.channel) {
-            self.apply_on_chat(cx, by, action);
-        } else {
-            self.apply_on_session(cx, by, action);
+        match self.channels.kind(by.channel) {
+            Some(ChannelKind::Root) => self.apply_on_root(cx, by, action),
+            Some(ChannelKind::Session) => self.apply_on_session(cx, by, action),
+            Some(ChannelKind::Chat) => self.apply_on_chat(cx, by, action),
+            Some(kind) => self.apply_on_part(cx, by, kind, action),
+            None => never!("the channel was there when the action was checked"),
         }
     }
 
     /// Commits an action with its author.
-    pub(crate) fn commit_dispatched(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
-        self.commit(cx, by.channel, action, Some(&by.author));
+    pub(crate) fn commit_dispatched(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) -> ReduceOutcome {
+        self.commit(cx, by.channel, action, Some(&by.author))
     }
 }
 

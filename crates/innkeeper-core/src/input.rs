@@ -8,13 +8,12 @@ use serde_json::value::RawValue;
 
 use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, ToolInfo, TurnEnd};
 use crate::clients::access::Principal;
+use crate::core::PartInput;
 use crate::customization::Shadows;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{McpRequest, ServerReport};
 use crate::protocol::decode::DecodeError;
-use crate::protocol::error::RpcError;
 use crate::protocol::request::{Command, RequestId};
-use crate::resources::{ResourceChange, WatchSpec};
 use crate::session::repository::RepositoryState;
 use crate::storage::records::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 use crate::telemetry::LogRecord;
@@ -142,26 +141,8 @@ pub enum Input {
         /// The turns, or why they cannot be read.
         outcome: Result<Vec<Turn>, String>,
     },
-    /// A watch that [`crate::effect::ResourceCommand::OpenWatch`] asked for was set up, or could not be.
-    WatchOpened {
-        /// The connection that asked.
-        conn: ConnId,
-        /// The request to answer.
-        id: RequestId,
-        /// The watch's number.
-        watch: u64,
-        /// The watched resource.
-        spec: Box<WatchSpec>,
-        /// The allowed root of the client that contains the watched resource, or why it is not watched.
-        outcome: Result<String, RpcError>,
-    },
-    /// A watched resource changed.
-    WatchChanged {
-        /// The watch's number.
-        watch: u64,
-        /// The changes.
-        changes: Vec<ResourceChange>,
-    },
+    /// An input that belongs to one channel kind.
+    Part(PartInput),
     /// The tools that a session's agent offers its model right now.
     ToolsListed {
         /// The session.

@@ -35,7 +35,7 @@ pub use chat::model as chat_state;
 pub use clients::access::{self, Principal, Scope};
 pub use clients::client::Negotiated;
 pub use config::CoreConfig;
-pub use core::HostCore;
+pub use core::{ChannelCommand, HostCore, NoCommand, NoInput, PartCommand, PartInput, PartState};
 pub use effect::{
     AgentCommand, BlobCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
     CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MovedChat, OpenChat, PromptPlan, Publication,

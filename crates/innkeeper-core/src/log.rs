@@ -2,15 +2,17 @@
 //!
 //! Only this folder gives out sequence numbers and encodes actions.
 
-mod after_action;
 pub(crate) mod commit;
+mod derive;
 pub(crate) mod gaps;
 pub(crate) mod replay;
+mod touched;
 
 use std::sync::Arc;
 
 use gaps::Gaps;
 use replay::{Replay, ReplayLimits};
+pub(crate) use touched::Touched;
 
 use crate::ids::{ChannelId, Seq};
 use crate::protocol::frame::ActionFrame;
@@ -149,7 +151,7 @@ impl Log {
         self.replay.sweep(now_ms)
     }
 
-    /// Whether no number is left that would be nobody else's later (P5).
+    /// Returns true if every reserved number was given out (P5).
     fn is_exhausted(&self) -> bool {
         self.limit.is_some_and(|limit| self.last >= limit)
     }

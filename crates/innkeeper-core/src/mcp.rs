@@ -12,13 +12,12 @@
 //! - `app_turns` runs a turn in which a model writes for an app;
 //! - `wire` converts to AHP's types.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::agent::{AuthRequirement, Failure, Secret};
-use crate::ids::{ChannelId, ClientId};
+use crate::ids::ClientId;
 
 mod app_channel;
 mod app_turns;
@@ -34,6 +33,7 @@ pub use app_channel::{APP_METHODS, AppMethod, McpRequest};
 pub use app_turns::AppTurn;
 pub(crate) use app_turns::app_request;
 pub use desired::SessionServers;
+pub(crate) use desired::may_change_servers;
 pub(crate) use token_endpoints::check_endpoints;
 pub(crate) use tokens::{ServerDemand, is_signed_out};
 pub use turn_gate::TurnWait;
@@ -42,8 +42,6 @@ pub(crate) use wire::{at_rest, take_over_facts};
 /// The state of MCP servers over all sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Mcp {
-    /// The sessions that may want other servers than before.
-    noted: BTreeSet<ChannelId>,
     /// The number of the latest start of any server.
     next_attempt: u64,
     tokens: tokens::McpTokens,

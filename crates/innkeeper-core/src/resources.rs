@@ -15,7 +15,7 @@ pub use browsing::BrowsePolicy;
 pub(crate) use grants::Grants;
 pub use grants::{Allow, GrantCommand, RequestPolicy, permission_denied};
 pub(crate) use watches::Watches;
-pub use watches::{ChangeKind, ResourceChange, WatchSpec};
+pub use watches::{ChangeKind, ResourceChange, WatchCommand, WatchInput, WatchSpec};
 
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;

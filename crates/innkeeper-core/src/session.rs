@@ -1,8 +1,9 @@
 //! Sessions: their state, the catalogue of their chats, and the values derived from both.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ahp::reducers::{ReduceOutcome, apply_action_to_session};
 use ahp_types::actions::{
     PartialChatSummary, SessionActivityChangedAction, SessionChatAddedAction, SessionChatUpdatedAction, StateAction,
 };
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Setting;
 use crate::customization::CustomizationState;
-use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::mcp::SessionServers;
 use crate::protocol::dialect::extension::OptIns;
 use crate::storage::records::document::SessionDocument;
@@ -24,7 +25,7 @@ use crate::time::Now;
 pub(crate) mod configure;
 pub(crate) mod create;
 mod dispose;
-mod drafts;
+pub(crate) mod drafts;
 pub(crate) mod input_needed;
 pub mod repository;
 pub(crate) mod root;
@@ -64,9 +65,9 @@ pub struct Session {
     pub summary_due: bool,
     /// Whether its agent is about to be asked which tools it offers.
     pub tools_due: bool,
-    /// The clients whose unchanged announcement was acknowledged while nothing else has changed
-    /// since. See [`crate::dispatch`] for why.
-    pub acknowledged: BTreeSet<ClientId>,
+    /// The clients whose unchanged announcement was acknowledged, and the sequence number at that time. A later
+    /// action of the session voids the entry. See [`crate::dispatch`] for the reason.
+    pub acknowledged: BTreeMap<ClientId, Seq>,
     /// [`Self::modified_at`] as a number.
     pub modified_ms: i64,
     /// The same, for ordering. While the session is in memory it rises with every change, although the clock may go
@@ -132,7 +133,7 @@ impl Session {
             titled_by: TitleSource::Nobody,
             summary_due: false,
             tools_due: false,
-            acknowledged: BTreeSet::new(),
+            acknowledged: BTreeMap::new(),
             modified_ms: now.wall.as_millisecond(),
             order_ms: now.wall.as_millisecond(),
             progress: None,
@@ -160,7 +161,7 @@ impl Session {
             titled_by: document.titled_by,
             summary_due: false,
             tools_due: false,
-            acknowledged: BTreeSet::new(),
+            acknowledged: BTreeMap::new(),
             modified_ms: i64::MIN,
             order_ms: i64::MIN,
             progress: None,
@@ -285,6 +286,15 @@ impl Session {
             chat: next.resource,
             changes,
         }))
+    }
+
+    /// Applies an action with the published reducer, and drops the values that were computed from the state before.
+    pub fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
+        let outcome = apply_action_to_session(Arc::make_mut(&mut self.state), action);
+        if outcome == ReduceOutcome::Applied {
+            self.customizing.follow(action);
+        }
+        outcome
     }
 
     /// Recomputes what no action carries: the activity bits of the session's status (SES-15, SES-16). Returns the

@@ -50,6 +50,21 @@ impl AgentRegistry {
     }
 }
 
+/// Returns true for an action after which an agent may offer other tools: a customization was found, enabled or
+/// disabled, or an MCP server started or stopped.
+pub(crate) fn may_change_tools(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::SessionCustomizationsChanged(_)
+            | StateAction::SessionCustomizationToggled(_)
+            | StateAction::SessionCustomizationUpdated(_)
+            | StateAction::SessionCustomizationRemoved(_)
+            | StateAction::SessionMcpServerStateChanged(_)
+            | StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+    )
+}
+
 impl Host {
     /// Takes the current profiles of the agents, and publishes them if they differ.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
@@ -157,34 +172,18 @@ impl Host {
         self.publish_tools(cx, session_id, tools);
     }
 
-    /// Lists the tools again after an action that may change them: customizations were discovered or toggled, or an
-    /// MCP server started or stopped.
-    pub(crate) fn note_tools_after(&mut self, cx: &Cx<'_>, session_id: ChannelId, action: &StateAction) {
-        if matches!(
-            action,
-            StateAction::SessionCustomizationsChanged(_)
-                | StateAction::SessionCustomizationToggled(_)
-                | StateAction::SessionCustomizationUpdated(_)
-                | StateAction::SessionCustomizationRemoved(_)
-                | StateAction::SessionMcpServerStateChanged(_)
-                | StateAction::SessionMcpServerStartRequested(_)
-                | StateAction::SessionMcpServerStopRequested(_)
-        ) {
-            self.note_tools(cx, session_id);
-        }
-    }
-
-    /// Has the agent of a session asked in a moment: many servers come at once, and each list is sent as a whole.
-    pub(crate) fn note_tools(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
-        if !self.config.lists_tools {
-            return;
-        }
-        let Some(session) = self.sessions.get_mut(&session_id) else {
-            return never!("the session is in memory");
-        };
-        if !std::mem::replace(&mut session.tools_due, true) {
-            let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
-            self.timers.set(at, Timer::ListTools(session_id));
+    /// Schedules lists of the tools that may have changed. The delay collects changes: servers often start together,
+    /// and each list is sent as a whole.
+    pub(crate) fn schedule_tool_lists(&mut self, cx: &Cx<'_>) {
+        let at_ms = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
+        let lists_tools = self.config.lists_tools;
+        for id in self.touched.take_tools() {
+            // A session that the same input removed offers no tools.
+            if let Some(session) = self.sessions.get_mut(&id).filter(|_| lists_tools)
+                && !std::mem::replace(&mut session.tools_due, true)
+            {
+                self.timers.set(at_ms, Timer::ListTools(id));
+            }
         }
     }
 

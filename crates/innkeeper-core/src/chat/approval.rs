@@ -36,19 +36,19 @@ use crate::ids::ChannelId;
 use crate::session::Session;
 use crate::session::settings::{self, Problem};
 
-/// The setting that lists what is allowed in this session.
+/// The setting with the rules of this session.
 pub(crate) const SESSION: &str = "approvedTools";
-/// The setting that lists what is allowed in this workspace.
+/// The setting with the rules of this workspace.
 pub(crate) const WORKSPACE: &str = "workspaceApprovedTools";
-/// The setting that lists what is allowed in all sessions.
+/// The setting with the rules of all sessions.
 pub(crate) const EVERYWHERE: &str = "everywhereApprovedTools";
 
 /// Most rules of one list.
 const MAX_RULES: u32 = 200;
 
-/// Where a call says by what it was approved, and what was remembered.
+/// Key in the `_meta` of a call: the rule that approved it, and the rule that was remembered.
 pub(crate) const APPROVAL: &str = "innkeeper.approval";
-/// Where a session says which approvals of earlier versions hold no longer.
+/// Key in the `_meta` of a session: the approvals of earlier versions that were dropped.
 const DROPPED: &str = "innkeeper.droppedApprovals";
 
 /// Most workspaces whose approvals are remembered; beyond it, one that no session works in is
@@ -116,17 +116,17 @@ pub(crate) fn settings() -> Vec<Setting> {
     ]
 }
 
-/// Why a call runs without anybody being asked.
+/// The reason why a call runs without a confirmation.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// The choice to tell the agent.
+    /// The choice that the agent gets.
     pub(crate) choice: Option<String>,
     /// The reason, as clients see it.
     pub(crate) shown: Value,
 }
 
 impl Host {
-    /// Whether the policy lets a call run without asking; if so, by what.
+    /// Returns the reason if the policy approves a call without a confirmation.
     pub(crate) fn policy_allows(&self, chat: ChannelId, call: &Call, offer: &Offer) -> Option<Allowance> {
         let session = self.session_of(chat)?;
         let values = &session.state.config.as_ref()?.values;
@@ -144,7 +144,7 @@ impl Host {
                     shown: json!({ "rule": rule, "scope": reach.name() }),
                 })
             }
-            // The agent remembers its own choices; only "everything" answers for people here.
+            // The agent remembers its own choices; here only "allow everything" answers for the user.
             Offer::Own(options) if allows_all => {
                 let yes = options.iter().find(|option| option.approves);
                 Some(by_mode(yes.map(|option| option.id.clone())))
@@ -184,7 +184,7 @@ impl Host {
             RuleScope::Everywhere => Rules::Everywhere,
         };
         let mut rules = self.rules(&target);
-        // A list that is full stays as it is, and people are asked.
+        // A full list stays unchanged, and the next call asks again.
         if rules.len() < MAX_RULES as usize && rules.insert(rule.to_owned()) {
             self.set_rules(cx, &target, rules);
         }
@@ -221,8 +221,8 @@ impl Host {
         }
     }
 
-    /// Follows up on a client's change of a session's settings: what it allowed or took back for
-    /// the workspace, or for everywhere, holds in every session that is concerned.
+    /// Follows a client's change of a session's settings: rules of the workspace and of all sessions change in every
+    /// session that shares them.
     pub(crate) fn approvals_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
@@ -241,7 +241,7 @@ impl Host {
         }
     }
 
-    /// Gives a session what is allowed in its workspace and everywhere, before anybody has seen it.
+    /// Copies the rules of the workspace and of the host into a new session, before its first snapshot.
     pub(crate) fn share_workspace_approvals(&mut self, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
@@ -266,7 +266,7 @@ impl Host {
         ]
     }
 
-    /// Takes what was allowed in one session out of a copy of its settings.
+    /// Removes the rules of one session from a copy of its settings.
     pub(crate) fn forget_approvals(&self, config: &mut SessionConfigState) {
         let mode = self.root.value(MODE);
         config
@@ -275,8 +275,8 @@ impl Host {
         config.values.insert(SESSION.to_owned(), json!([]));
     }
 
-    /// Follows up on a session that works elsewhere now, or that comes from the store: it has the
-    /// approvals of its workspace, and those that hold everywhere.
+    /// Updates a session that has another workspace now, or that was loaded from the store: it gets the rules of its
+    /// workspace and of the host.
     pub(crate) fn workspace_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
@@ -292,8 +292,8 @@ impl Host {
         }
     }
 
-    /// Takes back what was allowed in a session whose first directory was another one: its rules
-    /// speak of files and commands there.
+    /// Removes the rules of a session whose primary directory changed: they are about files and commands of the old
+    /// one.
     pub(crate) fn forget_rules_of_moved_session(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let has_rules = self
             .sessions
@@ -304,8 +304,8 @@ impl Host {
         }
     }
 
-    /// Drops what earlier versions remembered: the bare name of a tool, which allowed every call of
-    /// it. Says so in the session.
+    /// Drops approvals of earlier versions: the bare name of a tool, which allowed every call of it. Publishes the
+    /// change in the session.
     pub(crate) fn drop_bare_approvals(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
@@ -323,8 +323,8 @@ impl Host {
         self.commit(cx, session_id, StateAction::SessionMetaChanged(action), None);
     }
 
-    /// Takes up what was allowed before the host was restarted; what earlier versions remembered of
-    /// a workspace, the bare names of tools, is dropped, listed and told.
+    /// Restores the rules of workspaces and of the host after a restart. Approvals of earlier versions, the bare names
+    /// of tools, are dropped and reported.
     pub(crate) fn restore_approvals(
         &mut self,
         workspaces: WorkspaceApprovals,
@@ -368,9 +368,9 @@ impl Host {
         }
     }
 
-    /// Shows what is shared in every session that shares it.
+    /// Copies shared rules into every session that shares them.
     fn publish_shared(&mut self, cx: &mut Cx<'_>) {
-        // No action carries it; it is kept with the root.
+        // No action carries them; they are persisted with the root.
         self.mark_dirty(ROOT);
         let mut sessions: Vec<ChannelId> = self.sessions.keys().copied().collect();
         sessions.sort_unstable();
@@ -395,8 +395,7 @@ enum Rules {
     Everywhere,
 }
 
-/// Takes every approval out of the settings of a session that comes from elsewhere. Says what was
-/// allowed.
+/// Removes every approval from the settings of an imported session. Returns the removed rules.
 pub(crate) fn reset(config: &mut SessionConfigState) -> Vec<String> {
     let values = &mut config.values;
     approval_mode::convert_values(values);
@@ -414,9 +413,8 @@ pub(crate) fn reset(config: &mut SessionConfigState) -> Vec<String> {
     taken
 }
 
-/// Brings the settings of a session that an earlier version stored up to date: which lists there
-/// are, and how they are explained. Returns whether there was anything to do; no action tells
-/// clients of it, so they need a snapshot then.
+/// Updates the settings of a session that an earlier version stored: the lists and their descriptions. Returns whether
+/// anything changed; no action carries a schema, so clients then need a snapshot.
 pub(crate) fn convert_session(stored: &mut Arc<[Setting]>, config: &mut SessionConfigState) -> bool {
     let lists: Vec<Setting> = settings().into_iter().filter(|setting| setting.id != MODE).collect();
     let is_list = |setting: &&Setting| lists.iter().any(|list| list.id == setting.id);
@@ -433,8 +431,8 @@ pub(crate) fn convert_session(stored: &mut Arc<[Setting]>, config: &mut SessionC
     true
 }
 
-/// Checks what somebody wants to allow: every entry is a rule, there is a workspace to allow it in,
-/// and what holds everywhere is for those who may change the host.
+/// Checks rules that a client adds: every entry is a rule, workspace rules need a workspace, and only a client that may
+/// change the host adds rules for all sessions.
 pub(crate) fn check_change(session: &Session, changes: &Map<String, Value>, scope: Scope) -> Result<(), Problem> {
     check_rules(changes)?;
     let allows = changes

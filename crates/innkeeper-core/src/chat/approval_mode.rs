@@ -87,7 +87,7 @@ pub(crate) fn is_former(property: &str) -> bool {
     property == FORMER
 }
 
-/// What a client can choose from that asks for the former name.
+/// The choices of a client that uses the former name.
 pub(crate) fn former_choices() -> Vec<Choice> {
     let SettingKind::Choice(choices) = setting().kind else {
         return Vec::new();
@@ -116,8 +116,8 @@ pub(crate) fn convert_values(values: &mut Map<String, Value>) {
     }
 }
 
-/// Converts a session that an earlier version stored. Returns whether there was anything to
-/// convert: no action tells clients of a changed schema, so they need a snapshot then.
+/// Converts a session that an earlier version stored. Returns whether the schema changed: no action carries a schema,
+/// so clients then need a snapshot.
 pub(crate) fn convert_session(settings: &mut Arc<[Setting]>, config: &mut SessionConfigState) -> bool {
     if settings::find(settings, FORMER).is_none() {
         return false;

@@ -11,8 +11,8 @@ use crate::ids::ChannelId;
 const MAX_ENTRIES: usize = 1000;
 
 impl Host {
-    /// An agent says what goes on. Subagents are listed by the host itself, so their entries are not
-    /// the agent's to change.
+    /// Publishes background work that an agent reports. The host itself lists subagents, so an agent cannot change
+    /// their entries.
     pub(crate) fn background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, change: BackgroundChange) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -67,8 +67,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
-        // The call names it, unless something else of that name goes on, such as the call's first
-        // subagent.
+        // The entry has the id of the call, unless another entry has it, such as the call's first subagent.
         let is_taken = work.iter().any(|work| id_of(work).is_some_and(|id| id == call));
         let entry = BackgroundSubagentWork {
             id: if is_taken { subagent } else { call }.to_owned(),
@@ -86,7 +85,7 @@ impl Host {
     /// The run of a subagent that outlived its turn is over.
     pub(crate) fn unlist_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, subagent: ChannelId) {
         let (Some(chat), Some(uri)) = (self.chats.get(&parent), self.chat_uri(subagent)) else {
-            return;
+            return never!("a chat is removed after its subagents");
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         let entry = work.iter().find_map(|work| match work {

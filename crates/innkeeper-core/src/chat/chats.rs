@@ -1,4 +1,4 @@
-//! Chats in memory, and what runs in them.
+//! Chats in memory, and their runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Chats {
     }
 }
 
-/// One chat and what runs in it.
+/// One chat and its run.
 #[derive(Debug)]
 pub struct Chat {
     /// The session it belongs to.
@@ -103,7 +103,7 @@ pub struct Chat {
     pub model: ChatModel,
     /// The agent's run of the active turn.
     pub run: Option<Run>,
-    /// The chat whose tool call started this one; it moves and goes with that chat.
+    /// The chat whose tool call started this one; it is moved and removed together with that chat.
     pub parent: Option<ChannelId>,
     /// Context of a side chat, in case its agent has to be opened again.
     pub aside: SideChatContext,
@@ -113,17 +113,15 @@ pub struct Chat {
     pub is_watched: bool,
     /// Source of its title; a default chat has its session's title.
     pub titled_by: TitleSource,
-    /// Whether the agent that could go on with the latest turn is still the one that failed in it
-    /// (TURN-13).
+    /// Whether the agent that failed in the latest turn is still open and can resume it (TURN-13).
     pub can_resume: bool,
-    /// Whether its agent was asked to open it. A chat that comes back from the store is opened
-    /// when it gets something to do.
+    /// Whether its agent was asked to open it. A chat that was loaded from the store is opened with its next turn.
     pub is_open: bool,
     /// Number of its turns that are rows in the store, once this sequence number is durable.
     pub rows: (Seq, usize),
     /// Memory that its agent gets when it is opened again.
     pub memory: Option<Arc<Value>>,
-    /// Whether the latest turn ended before its agent heard of it, for want of a token.
+    /// Whether the latest turn ended before its agent got it, for example without a token.
     pub unheard: bool,
 }
 
@@ -132,7 +130,7 @@ pub struct Chat {
 pub struct SideChatContext {
     /// The turns of the chat it was opened from.
     pub context: Arc<[PastTurn]>,
-    /// The words it was opened on.
+    /// The selected text that it was opened on.
     pub selection: Option<String>,
 }
 
@@ -155,11 +153,11 @@ pub struct Run {
     pub detached: bool,
     /// The options of calls that wait for a decision, by the id of the call.
     pub(crate) offers: HashMap<String, Offered>,
-    /// When the agent was last heard of.
+    /// The time of the agent's last event.
     pub heard_ms: u64,
     /// The chat's activity before the watchdog replaced it.
     pub before_silence: Option<Option<String>>,
-    /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
+    /// Whether the run waits for MCP servers before its agent gets it (MCP-03).
     pub held: Option<TurnWait>,
 }
 

@@ -35,7 +35,8 @@ impl Host {
         let result = match self.plan_chat(cx, create) {
             Ok(Some(new)) => {
                 let chat_id = self.join_session(cx, new.chat);
-                // Without a token its first turn says what to do, and opens it once there is one.
+                // Without a token, the first turn fails with an instruction, and the chat is opened once there is a
+                // token.
                 if !self.asks_to_sign_in(cx, chat_id, author.as_ref()) {
                     self.open_chat(cx, chat_id, author.as_ref());
                 }
@@ -71,7 +72,7 @@ impl Host {
         let agent = self.check_session(session)?;
         let now = cx.now.rfc3339();
         let mut state = new_chat(&create.chat, UNTITLED_CHAT, &now, ChatOrigin::User);
-        // Everything but a default chat can go elsewhere (SES-11).
+        // Every chat but the default chat can be moved (SES-11).
         state.movable = Some(true);
         let mut aside = SideChatContext::default();
         let mut forked = None;
@@ -81,7 +82,7 @@ impl Host {
                 forked = Some((source, turns_of_fork(agent, source, &fork)?));
                 let head = source.model.head();
                 state.title.clone_from(&head.title);
-                // CHT-05: what the request says about directories does not count.
+                // CHT-05: a fork ignores the directories of the request.
                 state.working_directories.clone_from(&head.working_directories);
                 state.origin = Some(ChatOrigin::Fork {
                     chat: fork.chat,
@@ -98,7 +99,7 @@ impl Host {
                     selection: side.selection,
                 });
             }
-            // The published type keeps what it cannot read as this (E-42).
+            // The published type decodes unknown sources as this (E-42).
             Some(ChatSource::Unknown(_)) => {
                 let problem = "must be fork or sideChat, with the chat and the turnId it starts from";
                 return Err(RpcError::invalid_params("source.kind", problem));
@@ -160,7 +161,7 @@ impl Host {
             .ok_or_else(|| RpcError::invalid_params("source.chat", format!("this session has no chat {uri:?}")))
     }
 
-    /// What a side chat is about: the source through the named turn, as it is now (CHT-06, CHT-07).
+    /// Returns the context of a side chat: the present turns of the source through the named turn (CHT-06, CHT-07).
     fn aside(&self, agent: &AgentProfile, source: &Chat, side: &SideChatSource) -> Result<SideChatContext, RpcError> {
         if capability(agent).and_then(|chats| chats.side_chat) != Some(true) {
             let problem = format!("{} has no side chats", agent.info.display_name);
@@ -189,7 +190,7 @@ impl Host {
         })
     }
 
-    /// Starts a new chat's first turn, or lets its message wait until the session is up (CHT-10).
+    /// Starts a new chat's first turn, or queues its message until the session is ready (CHT-10).
     fn send_first(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, message: Message, author: Option<&ClientId>) {
         let is_ready = self
             .session_of(chat_id)
@@ -233,7 +234,7 @@ fn unknown_turn(turn_id: &str) -> RpcError {
     RpcError::invalid_params("source.turnId", format!("the source chat has no turn {turn_id:?}"))
 }
 
-/// How many turns a fork starts with (CHT-05). Its agent has to be able to go on from them.
+/// Returns how many turns a fork starts with (CHT-05). Its agent must be able to continue from them.
 fn turns_of_fork(agent: &AgentProfile, source: &Chat, fork: &ForkChatSource) -> Result<usize, RpcError> {
     if capability(agent).and_then(|chats| chats.fork) != Some(true) || !agent.restores_history {
         let problem = format!("{} cannot fork chats", agent.info.display_name);
@@ -249,7 +250,7 @@ fn turns_of_fork(agent: &AgentProfile, source: &Chat, fork: &ForkChatSource) -> 
     }
 }
 
-/// Which completed turns a side chat about a turn is told of, if there is such a turn (CHT-07).
+/// Returns the completed turns in the context of a side chat about a turn, if the turn exists (CHT-07).
 pub(crate) fn side_chat_range(source: &ChatModel, turn_id: &str) -> Option<Range<usize>> {
     let active = source.head().active_turn.as_ref();
     let end = match active.filter(|turn| turn.id == turn_id) {

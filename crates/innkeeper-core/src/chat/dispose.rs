@@ -3,7 +3,7 @@
 use ahp_types::actions::{SessionChatRemovedAction, StateAction};
 use serde_json::Value;
 
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 use crate::protocol::error::{RpcError, code};
 
@@ -36,7 +36,7 @@ impl Host {
     /// Takes a chat at rest out of its session and forgets it.
     fn remove_chat(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chat_id: ChannelId) {
         let Some(uri) = self.chat_uri(chat_id).map(str::to_owned) else {
-            return;
+            return never!("the chat is in memory");
         };
         self.hide_input_needed(cx, session_id, &uri);
         if let Some(session) = self.sessions.get_mut(&session_id) {

@@ -1,8 +1,8 @@
 //! The history of a chat: its pages, its truncation, and the part of it that agents get.
 //!
-//! The host knows all turns of a chat and has the latest in memory: see [`turns`]. A subscriber may
-//! have asked for the latest turns only (SUB-12), so each subscription knows which turns it lacks:
-//! see [`page`]. What needs a turn that is not in memory waits until it is: see [`needed`].
+//! The host knows all turns of a chat and has the latest in memory: see [`turns`]. A subscriber may have asked for the
+//! latest turns only (SUB-12), so each subscription stores which turns it lacks: see [`page`]. An input that needs a
+//! turn that is not in memory waits: see [`needed`].
 
 mod attachment;
 mod needed;

@@ -43,8 +43,7 @@ pub struct ChatModel {
     changes: Changes,
     /// Index of each part of the active turn, by part or tool call id.
     parts: HashMap<Box<str>, usize>,
-    /// Where the parts are that wait for somebody or something: calls that have not ended and
-    /// questions without an answer.
+    /// Positions of the open parts: calls that have not ended and questions without an answer.
     open: BTreeSet<usize>,
     /// Bytes of tool content of each open call; the content is replaced as a whole.
     content_bytes: HashMap<Box<str>, usize>,
@@ -197,7 +196,7 @@ impl ChatModel {
         }
     }
 
-    /// Where the parts are that wait for somebody or something.
+    /// Positions of the open parts.
     pub fn open_parts(&self) -> impl Iterator<Item = usize> + '_ {
         self.open.iter().copied()
     }
@@ -251,8 +250,8 @@ impl ChatModel {
         })
     }
 
-    /// Whether the active turn waits for people rather than for its agent.
-    pub fn waits_for_people(&self) -> bool {
+    /// Returns true if the active turn waits for a user or a client rather than for its agent.
+    pub fn waits_for_users(&self) -> bool {
         let Some(turn) = &self.head.active_turn else {
             return false;
         };
@@ -379,7 +378,7 @@ impl ChatModel {
         outcome
     }
 
-    /// Moves what the reducer completed into the history.
+    /// Moves the turn that the reducer completed into the history.
     fn keep_completed(&mut self) {
         if !self.head.turns.is_empty() {
             let completed = std::mem::take(&mut Arc::make_mut(&mut self.head).turns);
@@ -398,7 +397,7 @@ impl ChatModel {
         }
     }
 
-    /// Counts what an active turn holds that did not start here.
+    /// Counts the parts of an active turn that was restored.
     fn count_active(&mut self) {
         let turn = self.head.active_turn.as_ref();
         self.message_bytes = turn.map_or(0, |turn| 256 + json_bytes(&turn.message));

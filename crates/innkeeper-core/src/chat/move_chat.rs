@@ -10,7 +10,7 @@ use ahp_types::state::{SessionLifecycle, SessionState, SessionStatus};
 use serde_json::{Value, json};
 
 use super::UNTITLED_CHAT;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::customization::{CustomizationState, without_clients};
 use crate::effect::{BlobCommand, ChatsMoved, MovedChat};
 use crate::ids::ChannelId;
@@ -31,7 +31,7 @@ impl Host {
         let source = chat.session;
         if chat.model.head().movable != Some(true) {
             return Err(conflict(
-                "this chat cannot be moved: it is its session's own chat, or a subagent, which goes where its chat goes",
+                "this chat cannot be moved: it is the default chat of its session, or a subagent, which moves with its parent",
             ));
         }
         let session = match &request.destination {
@@ -87,15 +87,17 @@ impl Host {
         Ok(subtree)
     }
 
-    /// Whether a session can take these chats, the first of which brings the others. Returns
-    /// whether that one works in other directories there, so that it needs a new back end.
+    /// Checks that a session can take a chat and its subagents. Returns whether the chat has other directories there,
+    /// so that its agent must be opened again.
     fn check_target(&self, source: ChannelId, target: ChannelId, subtree: &[ChannelId]) -> Result<bool, RpcError> {
         let (Some(from), Some(to)) = (self.sessions.get(&source), self.sessions.get(&target)) else {
             return Err(conflict("the session is gone"));
         };
-        // What waits in a queue for its session to come up would wait for ever elsewhere.
+        // A message that waits for its session to be ready would never be started in another session.
         if let Some(reason) = from.not_ready().or_else(|| to.not_ready()) {
-            return Err(conflict(format!("the chat cannot go there now: {reason}")));
+            return Err(conflict(format!(
+                "the chat cannot be moved to that session now: {reason}"
+            )));
         }
         if from.state.provider != to.state.provider {
             return Err(conflict(format!(
@@ -125,7 +127,7 @@ impl Host {
         let agent = self.agent_of(from);
         if reopens && chat.model.turn_count() > 0 && agent.is_none_or(|agent| !agent.restores_history) {
             return Err(conflict(
-                "that session works in other directories, and this agent cannot take a conversation there",
+                "that session has other working directories, and this agent cannot reopen a conversation in them",
             ));
         }
         Ok(reopens)
@@ -148,7 +150,7 @@ impl Host {
         let head = chat.model.head();
         let titled = head.title != UNTITLED_CHAT;
         let named = if titled { chat.titled_by } else { TitleSource::Nobody };
-        // What was allowed in one session is not allowed in another.
+        // Approvals of one session do not hold in another.
         let mut config = from.state.config.clone();
         if let Some(config) = &mut config {
             self.forget_approvals(config);
@@ -173,7 +175,7 @@ impl Host {
             ..SessionState::clone(&from.state)
         };
         let settings = Arc::clone(&from.settings);
-        // What was switched off in one session does not come back on by moving.
+        // Customizations that were disabled stay disabled after the move.
         let decisions = Arc::clone(&from.customizing.decisions);
         // Numbers only grow and clients cannot choose such names, so no session ever had this one.
         let uri = (self.log.seq().0..)
@@ -206,13 +208,13 @@ impl Host {
             if let Some(chat) = self.chats.get_mut(id) {
                 chat.session = target;
             }
-            // Whose chat it is, only its document says.
+            // Only the document of a chat names its session.
             self.mark_dirty(*id);
         }
     }
 
-    /// Changes whose chats these are, then says so (CHT-18). Their channels and everybody's
-    /// subscriptions to them stay as they are (CHT-17).
+    /// Moves chats to another session and publishes the move (CHT-18). Their channels and all subscriptions to them
+    /// stay (CHT-17).
     fn hand_over(&mut self, cx: &mut Cx<'_>, source: ChannelId, target: ChannelId, subtree: &[ChannelId]) {
         self.own(target, subtree);
         if let Some(session) = self.sessions.get_mut(&source) {
@@ -236,11 +238,12 @@ impl Host {
         self.announce_moved(cx, source, target, subtree);
     }
 
-    /// What is kept beside the session that the chats left ends with it, so what they refer to comes along.
+    /// Requests copies of the blobs that the moved chats refer to, because the blobs of the old session are deleted
+    /// with it.
     fn announce_moved(&self, cx: &mut Cx<'_>, source: ChannelId, target: ChannelId, subtree: &[ChannelId]) {
         let uri = |id: ChannelId| self.channels.get(id).map(|channel| Arc::clone(&channel.uri));
         let (Some(from), Some(to)) = (uri(source), uri(target)) else {
-            return;
+            return never!("both sessions have channels");
         };
         let moved = |id: &ChannelId| {
             let model = &self.chats.get(id)?.model;
@@ -258,8 +261,8 @@ impl Host {
         cx.emit(BlobCommand::CopyForMovedChats(Box::new(ChatsMoved { from, to, chats })));
     }
 
-    /// Gives chats of a session their place in its catalogue: after another one, or first. The order
-    /// is computed from the state and names every chat (E-38).
+    /// Orders chats of a session in its catalogue: after another chat, or first. The order is computed from the state
+    /// and names every chat (E-38).
     fn place(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chats: &[ChannelId], after: Option<&str>) {
         let moved: Vec<String> = chats
             .iter()
@@ -267,7 +270,7 @@ impl Host {
             .map(str::to_owned)
             .collect();
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let catalogue = session.state.chats.iter().map(|chat| &chat.resource);
         let mut order: Vec<String> = catalogue.filter(|uri| !moved.contains(uri)).cloned().collect();
@@ -287,7 +290,7 @@ fn conflict(message: impl Into<String>) -> RpcError {
     RpcError::new(code::CONFLICT, message)
 }
 
-/// The chat that another one is to come after is in the session that it goes to (CHT-16).
+/// Checks that the chat named by `after` is in the destination session (CHT-16).
 fn check_anchor(session: &Session, chat: &str, after: Option<&str>) -> Result<(), RpcError> {
     let Some(after) = after else {
         return Ok(());

@@ -7,7 +7,7 @@ use ahp_types::state::{ChatInputRequest, ChatInputResponseKind};
 
 use crate::agent::{Answer, Questions, Reply, Response};
 use crate::chat::chats::Chat;
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, TurnKey};
 
@@ -15,7 +15,7 @@ mod answer;
 mod wire;
 
 impl Host {
-    /// An agent asks (INP-01). The turn goes on while people think (INP-02).
+    /// Publishes questions of an agent (INP-01). The turn continues while users answer (INP-02).
     pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, questions: Questions) {
         let is_open = |core: &Self| {
             let chat = core.chats.get(&chat_id);
@@ -73,8 +73,7 @@ impl Host {
         self.answered(cx, by.channel, &completed);
     }
 
-    /// Whether a draft of an answer can be taken (INP-05). One of another kind that means the same
-    /// is corrected.
+    /// Checks a draft of an answer (INP-05). A draft of another kind that means the same is corrected.
     fn check_answer(&self, chat: ChannelId, changed: &mut ChatInputAnswerChangedAction) -> Result<(), String> {
         let request = self.open_question(chat, &changed.request_id)?;
         let question = answer::question(request, &changed.question_id)?;
@@ -91,8 +90,8 @@ impl Host {
         }
     }
 
-    /// Whether a set of answers can be taken (INP-05): questions may stay without one. Answers of
-    /// another kind that mean the same are corrected.
+    /// Checks a set of answers (INP-05): questions may stay unanswered. Answers of another kind that mean the same are
+    /// corrected.
     fn check_completion(&self, chat: ChannelId, completed: &mut ChatInputCompletedAction) -> Result<(), String> {
         let request = self.open_question(chat, &completed.request_id)?;
         for (id, answer) in completed.answers.iter_mut().flatten() {
@@ -106,13 +105,13 @@ impl Host {
         }
     }
 
-    /// Tells the agent what people said (INP-06).
+    /// Sends the answers to the agent (INP-06).
     fn answered(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, completed: &ChatInputCompletedAction) {
         let Some((turn, parts)) = self.chats.get(&chat_id).and_then(|chat| {
             let parts = &chat.model.head().active_turn.as_ref()?.response_parts;
             Some((chat.run.as_ref()?.key, parts))
         }) else {
-            return;
+            return never!("a chat with an open question has a run");
         };
         // The reducer merged the drafts and these answers (INP-04).
         let answers = parts.iter().rev().find_map(|part| match part {
@@ -137,8 +136,8 @@ impl Host {
         self.reply(cx, chat_id, turn, Reply::Answered { id, answer });
     }
 
-    /// Questions that an interrupted turn left open are not asked again when it goes on: the agent
-    /// does not wait for them any more.
+    /// Questions that an interrupted turn left open are not asked again when the turn is resumed: the agent no longer
+    /// waits for them.
     pub(crate) fn withdraw_questions(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let open: Vec<String> = self
             .chats
@@ -150,7 +149,7 @@ impl Host {
         }
     }
 
-    /// Takes back a question that nobody waits for any more.
+    /// Withdraws a question whose agent no longer waits for the answer.
     pub(crate) fn withdraw_question(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, request_id: String) {
         let action = ChatInputCompletedAction {
             request_id,

@@ -10,7 +10,7 @@ use crate::agent::{Reply, Spawn, Subagent};
 use crate::chat::chats::Chat;
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::effect::AgentCommand;
 use crate::ids::{ChannelId, TurnKey};
 use crate::protocol::uri;
@@ -20,7 +20,7 @@ use crate::session::create::new_chat;
 const TURN: &str = "worker";
 
 impl Host {
-    /// Starts a subagent for a tool call (CHT-12), or tells the agent why not.
+    /// Starts a subagent for a tool call (CHT-12), or replies to the agent with the error.
     pub(crate) fn spawn_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
         match self.check_spawn(parent, &spawn) {
             Ok(()) => {
@@ -44,7 +44,7 @@ impl Host {
         }
         if spawn.prompt.len() > self.config.max_message_bytes {
             let most = self.config.max_message_bytes;
-            return Err(format!("a subagent is told what to do in at most {most} bytes"));
+            return Err(format!("the message to a subagent has at most {most} bytes"));
         }
         let most = self.config.max_subagent_depth;
         if self.depth(parent) >= most {
@@ -74,8 +74,7 @@ impl Host {
         let session_id = above.session;
         let session_uri = &self.sessions.get(&session_id)?.uri;
         let author = above.run.as_ref().and_then(|run| run.author.clone());
-        // Ids of calls are their agent's to choose, runs are never repeated: no chat that went elsewhere
-        // has this name.
+        // Agents choose the ids of calls, so the URI contains the key of the run, which is never repeated.
         let name = format!("{}.{}", spawn.call, parent.1.0);
         let subagent_uri = uri::subagent_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
         let title = subagent_title(&spawn, self.config.max_title_bytes);
@@ -138,6 +137,7 @@ impl Host {
         let (Some(turn_id), Some(ToolCallState::Running(running))) =
             (self.active_turn_id(parent), self.tool_call(parent, call))
         else {
+            // An agent may start a subagent for a call that waits or has ended. The chat's origin names the call.
             return;
         };
         let meta = meta::with_subagent(running.meta.as_ref(), &subagent);
@@ -156,7 +156,7 @@ impl Host {
     /// it started stay part of it, whether its agent repeats them or not (CHT-12).
     pub(crate) fn keep_subagents(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
         let Some(session) = self.session_of(chat_id) else {
-            return;
+            return never!("the session of a chat is in memory");
         };
         let shown = match self.tool_call(chat_id, call) {
             Some(ToolCallState::Running(running)) => running.content.as_deref().unwrap_or_default(),

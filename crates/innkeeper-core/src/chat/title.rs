@@ -16,11 +16,14 @@ impl Host {
         self.retitle(cx, chat_id, &title_in(text), TitleSource::Message);
     }
 
-    /// Gives a chat a title, and its session if it is the default chat. A person's choice stands,
-    /// and the first message names only what has no name.
+    /// Gives a chat a title, and its session if it is the default chat. A user's choice wins, and the first message
+    /// names only a chat or session without a name.
     pub(super) fn retitle(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, title: &str, namer: TitleSource) {
-        let Some(chat) = self.chats.get_mut(&chat_id).filter(|_| !title.is_empty()) else {
+        if title.is_empty() {
             return;
+        }
+        let Some(chat) = self.chats.get_mut(&chat_id) else {
+            return never!("the chat is in memory");
         };
         let session_id = chat.session;
         let Some(session) = self.sessions.get_mut(&session_id) else {

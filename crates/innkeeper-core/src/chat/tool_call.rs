@@ -1,8 +1,7 @@
 //! Tool calls: an agent's steps become actions, and decisions of users or clients go back to the agent.
 //!
-//! Every change a client is told about goes through the published reducer; this module only emits
-//! steps that are valid in the state the call is in, so a step that comes too late is dropped
-//! (a call that was cancelled under its agent, for instance).
+//! Every change of a call goes through the published reducer. This module only emits steps that are valid in the state
+//! of the call, so a late step is dropped (of a call that was cancelled, for instance).
 
 use std::collections::HashSet;
 
@@ -19,7 +18,7 @@ use crate::agent::{
     ToolStart, ToolStep,
 };
 use crate::chat::approval::{self, Allowance, Offered};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
 
@@ -39,7 +38,7 @@ impl Host {
         step: ToolStep,
     ) {
         let Some(turn_id) = self.active_turn_id(chat_id) else {
-            return;
+            return never!("a run has an active turn");
         };
         match step {
             ToolStep::Start(start) => self.tool_start(cx, chat_id, turn_id, call, start),
@@ -73,7 +72,7 @@ impl Host {
                 }
             }
             ToolStep::AuthRequired(requirement) => {
-                // TOOL-15: only what an MCP server contributes can ask people to sign in.
+                // TOOL-15: only tools of MCP servers can ask users to sign in.
                 let is_mcp = match self.tool_call(chat_id, &call) {
                     Some(ToolCallState::Running(call)) => {
                         matches!(call.contributor, Some(ToolCallContributor::Mcp(_)))
@@ -125,7 +124,7 @@ impl Host {
         self.commit(cx, chat_id, StateAction::ChatToolCallStart(action), None);
     }
 
-    /// Says what a call is about while its input still streams.
+    /// Describes a call while its input still streams.
     fn tool_announce(
         &mut self,
         cx: &mut Cx<'_>,
@@ -164,6 +163,7 @@ impl Host {
             state @ (ToolCallState::Streaming(_) | ToolCallState::Running(_) | ToolCallState::PendingConfirmation(_)),
         ) = self.tool_call(chat_id, &call)
         else {
+            // The agent names a call that is unknown or has ended, for example because its client left.
             return;
         };
         let state = state.clone();
@@ -242,9 +242,10 @@ impl Host {
         self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
     }
 
-    /// A verdict arrives while people are being asked: everything else stays as it was.
+    /// Adds a risk assessment to a call that waits for confirmation. Everything else stays.
     fn tool_risk(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: String, call: String, risk: Risk) {
         let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(chat_id, &call) else {
+            // The decision came first.
             return;
         };
         let mut action = wire::ready(turn_id, call, Description::default(), None);
@@ -274,11 +275,11 @@ impl Host {
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
             }
             Some(ToolCallState::Running(_) | ToolCallState::PendingConfirmation(_)) => {}
-            // E-25: nothing can succeed that waits for people to sign in.
+            // E-25: a call that waits for a sign-in cannot succeed.
             Some(ToolCallState::AuthRequired(_)) if !result.success => {}
             _ => return,
         }
-        // What an agent says about a client's call ends it; only the client's own result is looked at.
+        // The agent's result of a client's call ends the call; only the client's own result can be reviewed.
         let call_state = self.tool_call(chat_id, &call);
         let review = review && call_state.is_some_and(|call| wire::owner(call).is_none());
         let mut result = wire::result(result);
@@ -300,9 +301,11 @@ impl Host {
     /// Fails a call that was just handed to a client that has left the session (ACT-08).
     pub(crate) fn fail_orphan(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(chat_id, call) else {
+            // The call was denied.
             return;
         };
         let Some(ToolCallContributor::Client(owner)) = &running.contributor else {
+            // The agent itself or an MCP server runs the call.
             return;
         };
         let owner = ClientId::new(&owner.client_id);
@@ -316,7 +319,7 @@ impl Host {
         }
     }
 
-    /// Fails what a client that leaves a session has not finished, in every chat of it (ACT-11).
+    /// Fails the open calls of a client that leaves a session, in all chats of the session (ACT-11).
     pub(crate) fn fail_calls_of(&mut self, cx: &mut Cx<'_>, session: ChannelId, client: &ClientId) {
         let chats = self.sessions.get(&session).map(|session| session.chats.clone());
         for chat_id in chats.unwrap_or_default() {
@@ -327,7 +330,7 @@ impl Host {
                 .model
                 .open_calls()
                 .filter(|call| wire::owner(call).is_some_and(|owner| owner == client.as_str()))
-                // What waits for people to look at it is done; its owner is not needed any more.
+                // A call whose result waits for review is done; its owner is not needed any more.
                 .filter(|call| !matches!(call, ToolCallState::PendingResultConfirmation(_)))
                 .map(|call| (wire::call_id(call).to_owned(), wire::tool_name(call).to_owned()))
                 .collect();
@@ -340,6 +343,7 @@ impl Host {
     fn fail_client_call(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String, tool: &str, owner: &ClientId) {
         let (Some(turn_id), Some(turn)) = (self.active_turn_id(chat_id), self.run_mut(chat_id).map(|run| run.key))
         else {
+            // The failure of an earlier call ended the turn, because the turn had no room for the result.
             return;
         };
         let other = self.session_of(chat_id).is_some_and(|session| {
@@ -439,7 +443,7 @@ fn with_approval(call: &ToolCallState, approval: Option<Value>) -> Map<String, V
     meta
 }
 
-/// Whether a client takes part in a session.
+/// Returns true if a client is an active client of a session.
 pub(crate) fn is_active_client(session: &Session, client: &ClientId) -> bool {
     let members = &session.state.active_clients;
     members.iter().any(|member| member.client_id == client.as_str())

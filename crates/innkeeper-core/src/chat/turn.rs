@@ -34,14 +34,14 @@ const RULES: &str = "innkeeper.rules";
 impl Host {
     /// Hands the active turn to the agent.
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
-        // An agent that has not heard of a turn cannot go on with it: to that agent it is new.
+        // An agent that never got a turn cannot resume it: for that agent the turn is new.
         let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
         self.follow_subscribed(cx, chat_id);
         let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
-            return;
+            return never!("a run starts in a chat with an active turn");
         };
         let Some(key) = self.add_run(cx, chat_id, author) else {
-            return;
+            return never!("a run starts in a chat with an active turn");
         };
         if let Some(missing) = self.missing_agent(chat_id) {
             return self.fail_run(cx, chat_id, missing, false);
@@ -58,8 +58,8 @@ impl Host {
             }
             return self.fail_run(cx, chat_id, unsigned, true);
         }
-        // A chat that came back from the store is opened when it has something to do, and one whose
-        // agent has missed a turn is opened again with it.
+        // A chat that was loaded from the store is opened when it gets its first turn, and one whose agent has missed a
+        // turn is opened again with it.
         if self.needs_opening(chat_id) {
             self.open_chat(cx, chat_id, author);
         }
@@ -157,7 +157,7 @@ impl Host {
         if run.detached {
             self.unlist_subagent(cx, parent, chat_id);
         } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key == key) {
-            // Its agent's time to go on starts here, however long the subagent took.
+            // The watchdog's time of the parent's agent starts here, however long the subagent took.
             waiting.heard_ms = cx.now.mono_ms;
         }
     }
@@ -181,7 +181,8 @@ impl Host {
 
     pub(crate) fn agent_event(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, event: AgentEvent) {
         if !self.is_running(chat_id, turn) {
-            return; // A late event of an ended or replaced turn.
+            // A late event of a turn that has ended.
+            return;
         }
         self.note_agent_activity(cx, chat_id);
         match event {
@@ -194,7 +195,7 @@ impl Host {
             }
             AgentEvent::Usage(usage) => {
                 let Some(turn_id) = self.active_turn_id(chat_id) else {
-                    return;
+                    return never!("a run has an active turn");
                 };
                 let action = ChatUsageAction {
                     turn_id,
@@ -204,15 +205,11 @@ impl Host {
                 self.commit(cx, chat_id, StateAction::ChatUsage(action), None);
             }
             AgentEvent::Activity(activity) => {
-                if self
-                    .chats
-                    .get(&chat_id)
-                    .is_some_and(|chat| chat.model.head().activity == activity)
-                {
-                    return;
+                let chat = self.chats.get(&chat_id);
+                if chat.is_some_and(|chat| chat.model.head().activity != activity) {
+                    let action = ChatActivityChangedAction { activity };
+                    self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
                 }
-                let action = ChatActivityChangedAction { activity };
-                self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             }
             AgentEvent::Notice(text) => {
                 let part = SystemNotificationResponsePart {
@@ -248,6 +245,7 @@ impl Host {
 
     pub(crate) fn turn_ended(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, end: TurnEnd) {
         if !self.is_running(chat_id, turn) {
+            // The turn was cancelled, or another one has replaced it.
             return;
         }
         self.clear_activity(cx, chat_id);
@@ -279,7 +277,7 @@ impl Host {
         }
     }
 
-    /// Keeps what an agent wants to be told when its chat is opened again.
+    /// Stores the memory that an agent gets when its chat is opened again.
     fn remember_for(&mut self, chat_id: ChannelId, memory: Value) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.memory = (!memory.is_null()).then(|| Arc::new(memory));
@@ -287,9 +285,9 @@ impl Host {
         }
     }
 
-    /// Gives the agent the steering message, if there is one (PEND-04). The words become a part of
-    /// the turn before they stop waiting: whatever happens to the agent, they are said. If the turn
-    /// has no room for them it ends, and they go on waiting.
+    /// Gives the agent the steering message, if there is one (PEND-04). Its text becomes a part of the turn before it
+    /// stops waiting, so that it is never lost. If the turn has no room for the text, the turn ends and the message
+    /// waits.
     fn take_steering(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey) {
         let steering = self
             .chats
@@ -314,10 +312,11 @@ impl Host {
         self.reply(cx, chat_id, turn, Reply::Steering(Some(words)));
     }
 
-    /// Tells an agent something it waits for, unless its run is over by now. Its time to react
-    /// starts here, however long people took to answer.
+    /// Sends an agent a reply it waits for, unless its run has ended. The agent's time to react starts here, however
+    /// long the users took to answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
         let Some(run) = self.run_mut(chat).filter(|run| run.key == turn) else {
+            // An earlier step of the same input ended the run.
             return;
         };
         run.heard_ms = cx.now.mono_ms;
@@ -328,8 +327,8 @@ impl Host {
         });
     }
 
-    /// Starts what waits when nothing runs: removed, then started, in that order (E-07). A steering
-    /// message that its turn did not take goes first, so that nobody's words are lost.
+    /// Starts the next pending message when nothing runs: removed, then started, in that order (E-07). A steering
+    /// message that its turn did not take is first, so that it is not lost.
     pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, with_steering: bool) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -349,10 +348,11 @@ impl Host {
         let queued = head.queued_messages.iter().flatten().next();
         let next = match (with_steering, steering) {
             (true, Some(steering)) => Some(steering),
-            // What is left of a turn that was cancelled or failed waits for a person (PEND-06).
+            // Messages left over from a cancelled or failed turn wait for a user (PEND-06).
             _ => queued.map(|next| (PendingMessageKind::Queued, next)),
         };
         let Some((kind, next)) = next.map(|(kind, next)| (kind, next.clone())) else {
+            // No message waits.
             return;
         };
         // A fresh id that no client can have chosen for an earlier turn of this chat.
@@ -369,8 +369,8 @@ impl Host {
             id: next.id.clone(),
         };
         self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
-        // The reducers take away every message with the id that a turn names (E-07). If a message
-        // of the other kind has the same id, naming it would lose that one's words.
+        // The reducers remove every message with the id that a turn names (E-07). If a message of the other kind has
+        // the same id, the turn must not name it.
         let is_shared = self.chats.get(&chat_id).is_some_and(|chat| {
             let head = chat.model.head();
             let mut waiting = head.queued_messages.iter().flatten().chain(&head.steering_message);
@@ -389,7 +389,7 @@ impl Host {
         self.start_run(cx, chat_id, false, writer.as_ref());
     }
 
-    /// When a turn starts that the host starts now.
+    /// The start time of a turn that the host starts now.
     pub(crate) fn start_of_turn(&self, cx: &Cx<'_>, chat_id: ChannelId) -> String {
         match self.session_of(chat_id) {
             Some(session) => session.next_start(cx.now),
@@ -411,10 +411,10 @@ impl Host {
         self.commit_append(cx, chat_id, content);
     }
 
-    /// Ends a run that went too far: people are told, and the agent is stopped.
+    /// Ends a run that exceeded a limit, with an error for users, and stops the agent.
     pub(crate) fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
         let Some((turn, held)) = self.run_mut(chat_id).map(|run| (run.key, run.held)) else {
-            return;
+            return never!("the run is still there");
         };
         self.clear_activity(cx, chat_id);
         self.fail_run(cx, chat_id, failure, false);
@@ -476,7 +476,7 @@ impl Host {
         Some(())
     }
 
-    /// Makes room for a part, or ends the turn when it has too many. Returns whether it goes on.
+    /// Counts a part, or ends the turn when it has too many. Returns `None` if the turn ended.
     pub(crate) fn count_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) -> Option<()> {
         let most = self.config.max_parts_per_turn;
         let run = self.run_mut(chat_id)?;
@@ -491,7 +491,7 @@ impl Host {
         Some(())
     }
 
-    /// Whether so much more still fits into the turn; if not, the turn is ended.
+    /// Returns true if so many more bytes fit into the turn; otherwise ends the turn.
     pub(crate) fn fits(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, bytes: usize) -> bool {
         let used = self.chats.get(&chat_id).map_or(0, |chat| chat.model.turn_bytes());
         if used + bytes <= self.config.max_turn_bytes {
@@ -529,7 +529,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let (Some(turn), Some(run)) = (&chat.model.head().active_turn, chat.run.take()) else {
-            return;
+            return never!("a run that ends has an active turn");
         };
         let action = end(turn.id.clone(), elapsed(cx.now.mono_ms, run.started_ms));
         self.commit(cx, chat_id, action, None);

@@ -1,19 +1,19 @@
 //! The watchdog: reports an agent that is silent, and ends its turn after a limit.
 //!
-//! Waiting for people is not silence: while a question, a confirmation or a client's tool is open,
-//! the clock stands still.
+//! Waiting for users is not silence: while a question, a confirmation or a client's tool is open, the clock is stopped.
 
 use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use crate::agent::Failure;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::ids::ChannelId;
 
 impl Host {
-    /// Starts to look after a run, unless its chat is looked after already.
+    /// Starts the timer of a run, unless its chat has one.
     pub(crate) fn start_watchdog(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let set = [self.config.silence_notice_ms, self.config.silence_limit_ms];
         let Some(interval) = set.into_iter().filter(|interval| *interval > 0).min() else {
+            // The watchdog is switched off.
             return;
         };
         if let Some(chat) = self.chats.get_mut(&chat_id)
@@ -24,10 +24,10 @@ impl Host {
         }
     }
 
-    /// The agent gave a sign of life.
+    /// Notes an event of the agent.
     pub(crate) fn note_agent_activity(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(run) = self.run_mut(chat_id) else {
-            return;
+            return never!("the events of an agent have a run");
         };
         run.heard_ms = cx.now.mono_ms;
         if let Some(activity) = run.before_silence.take() {
@@ -36,31 +36,33 @@ impl Host {
         }
     }
 
-    /// Looks whether a chat's agent is alive.
+    /// Checks how long a chat's agent has been silent.
     pub(crate) fn watch(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let (notice, limit) = (self.config.silence_notice_ms, self.config.silence_limit_ms);
         let now = cx.now.mono_ms;
-        let waits_for_people = self
+        let waits_for_users = self
             .chats
             .get(&chat_id)
-            .is_some_and(|chat| chat.model.waits_for_people());
+            .is_some_and(|chat| chat.model.waits_for_users());
         let waits_for_subagent = self.has_subagents(chat_id);
         let Some(chat) = self.chats.get_mut(&chat_id) else {
+            // Timers are not cancelled when their chat is removed.
             return;
         };
         chat.is_watched = false;
         let activity = chat.model.head().activity.clone();
         let Some(run) = chat.run.as_mut() else {
+            // The run has ended. The next one starts the watchdog again.
             return;
         };
-        if waits_for_people || waits_for_subagent {
+        if waits_for_users || waits_for_subagent {
             run.heard_ms = now;
         }
         let silent_ms = now.saturating_sub(run.heard_ms);
         if limit > 0 && silent_ms >= limit {
             let message = format!(
                 "the agent has said nothing for {}, so the host ended the turn; send the message again, or see the host's log",
-                for_people(silent_ms)
+                format_span(silent_ms)
             );
             return self.stop_failed(cx, chat_id, Failure::new("agentSilent", message));
         }
@@ -70,7 +72,7 @@ impl Host {
             if run.before_silence.is_none() {
                 run.before_silence = Some(activity);
             }
-            let text = format!("No sign of life from the agent for {}", for_people(silent_ms));
+            let text = format!("No response from the agent for {}", format_span(silent_ms));
             let action = ChatActivityChangedAction { activity: Some(text) };
             self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             next = next.min(now.saturating_add(notice));
@@ -102,8 +104,8 @@ impl Host {
     }
 }
 
-/// A time span as people say it.
-fn for_people(ms: u64) -> String {
+/// Formats a time span for users.
+fn format_span(ms: u64) -> String {
     match ms / 1000 {
         0..=119 => format!("{} s", ms / 1000),
         seconds => format!("{} min", seconds / 60),

@@ -145,6 +145,11 @@ impl Channels {
         self.by_id.get(&id)
     }
 
+    /// Returns the kind of a channel.
+    pub fn kind(&self, id: ChannelId) -> Option<ChannelKind> {
+        self.by_id.get(&id).map(|channel| channel.kind)
+    }
+
     /// A channel by id, to change its subscribers.
     pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
         self.by_id.get_mut(&id)

@@ -2,7 +2,7 @@
 
 use crate::chat::approval::ApprovalCommand;
 use crate::clients::access::Scope;
-use crate::core::Host;
+use crate::core::{ChannelCommand, Host};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::method_scopes::scope_of;
 use crate::protocol::request::Command;
@@ -50,6 +50,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::Authenticate(_) => true,
         Command::Grants(command) => !matches!(**command, GrantCommand::List),
         Command::Approvals(command) => !matches!(**command, ApprovalCommand::List { .. }),
+        Command::Part(command) => command.changes_state(),
         // The host does not persist files.
         Command::Resource(op) => matches!(**op, ResourceOp::ImportBlob(_)),
         Command::Ping
@@ -64,7 +65,6 @@ fn changes_state(command: &Command) -> bool {
         // A request may find its grant already given.
         | Command::Mcp(_)
         | Command::RequestResource { .. }
-        | Command::WatchResource(_)
         | Command::SessionConfigCompletions(_) => false,
     }
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
-
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
-use crate::core::{Cx, Host, Timer, never};
+use crate::core::{Cx, Departure, Host, Timer, never};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -51,7 +49,7 @@ impl Host {
         let Some(channel) = self.channels.find(uri) else {
             return Err(no_such_channel(uri));
         };
-        self.check_watch(cx, conn, channel)?;
+        self.check_subscriber(cx, conn, channel)?;
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
@@ -113,12 +111,12 @@ impl Host {
             entry.unsubscribe(conn);
         }
         self.sessions.note_released_drafts();
-        self.left_watch(cx, channel, false);
+        self.subscriber_left(cx, channel, Departure::Unsubscribed);
         self.mark_client_dirty(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
-            self.watches.recheck();
+            self.parts.watches.recheck();
         }
     }
 
@@ -137,7 +135,7 @@ impl Host {
                 }
                 entry.unsubscribe(conn);
             }
-            self.left_watch(cx, *channel, true);
+            self.subscriber_left(cx, *channel, Departure::Disconnected);
         }
         // A connection that ends before its handshake belongs to no client.
         let Phase::Ready { client: client_id, .. } = connection.phase else {
@@ -165,7 +163,7 @@ impl Host {
                 }
                 client.presence = Presence::Active(rest);
                 self.leave_unsubscribed(cx, &client_id, &[]);
-                self.watches.recheck();
+                self.parts.watches.recheck();
             }
             None => {
                 let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
@@ -238,10 +236,7 @@ impl Host {
             .get(client)
             .is_some_and(|client| client.memberships.contains(&session));
         if is_member {
-            let action = SessionActiveClientRemovedAction {
-                client_id: client.as_str().to_owned(),
-            };
-            self.commit(cx, session, StateAction::SessionActiveClientRemoved(action), None);
+            self.remove_active_client(cx, session, client.as_str().to_owned(), None);
         }
     }
 }

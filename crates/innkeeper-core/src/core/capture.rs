@@ -32,10 +32,10 @@ impl Host {
             ))
         } else if let Some(session) = self.sessions.get(&channel) {
             State::Session(Configured::new(&session.state, &session.settings, &session.opt_ins))
-        } else if let Some(watch) = self.watches.state(channel) {
-            State::Watch(Arc::clone(watch))
+        } else if let Some(chat) = self.chats.get(&channel) {
+            chat.model.snapshot(window)
         } else {
-            self.chats.get(&channel)?.model.snapshot(window)
+            State::Part(self.parts.state(entry.kind, channel)?)
         };
         Some(Snapshot {
             resource: Arc::clone(&entry.uri),
@@ -48,16 +48,21 @@ impl Host {
     /// Roughly how many bytes a channel's snapshot takes, with part of a chat's turns.
     pub(crate) fn estimated_bytes_of(&self, channel: ChannelId, window: Window) -> usize {
         let base = 1024;
-        match (self.sessions.get(&channel), self.chats.get(&channel)) {
-            (Some(session), _) => {
-                let state = &session.state;
-                let chats = json_bytes(&state.chats);
-                let clients = json_bytes(&state.active_clients) + json_bytes(&*session.opt_ins);
-                base + chats + clients + json_bytes(&state.config) + shown_bytes(session)
-            }
-            (None, Some(chat)) => base + chat.model.estimated_bytes_of(window),
-            (None, None) => base + json_bytes(&self.root.state().agents) + json_bytes(&**self.agents.catalogue()),
-        }
+        let state = if channel == ROOT {
+            json_bytes(&self.root.state().agents) + json_bytes(&**self.agents.catalogue())
+        } else if let Some(session) = self.sessions.get(&channel) {
+            let state = &session.state;
+            let chats = json_bytes(&state.chats);
+            let clients = json_bytes(&state.active_clients) + json_bytes(&*session.opt_ins);
+            chats + clients + json_bytes(&state.config) + shown_bytes(session)
+        } else if let Some(chat) = self.chats.get(&channel) {
+            chat.model.estimated_bytes_of(window)
+        } else {
+            let kind = self.channels.kind(channel);
+            let state = kind.and_then(|kind| self.parts.state(kind, channel));
+            state.map_or(0, |state| state.estimated_bytes())
+        };
+        base + state
     }
 
     pub(crate) fn publish_active_sessions(&mut self, cx: &mut Cx<'_>) {

@@ -1,7 +1,7 @@
 //! One input in, effects out: every input, request and timer finds its handler here.
 
 use crate::clients::client::Phase;
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, Timer, never};
 use crate::effect::{Effect, JournalCommand};
 use crate::ids::ConnId;
 use crate::input::{ClientInput, Input};
@@ -43,7 +43,7 @@ impl Host {
             Input::Recover(sessions) => self.recover_sessions(cx, sessions),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
-                // With a turn at work, the driver brings its agent up by itself.
+                // The driver reopens the agent of a running turn by itself.
                 if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
                     self.open_chat(cx, chat, None);
                 }
@@ -69,8 +69,8 @@ impl Host {
             } => {
                 self.customizations_found(cx, session, entries, shadows);
                 self.servers_known(session);
-                // What is shown of it may be the same, and yet mean other tools.
-                self.note_tools(cx, session);
+                // Customizations that look the same may still mean other tools.
+                self.touched.note_tools(session);
             }
             Input::CustomizationsAnnounced { session, entries } => {
                 self.customizations_announced(cx, session, entries);
@@ -101,15 +101,8 @@ impl Host {
                 id,
                 sections,
             } => self.choose_transformer(cx, chat, turn, id, &sections),
-            Input::WatchOpened {
-                conn,
-                id,
-                watch,
-                spec,
-                outcome,
-            } => self.watch_opened(cx, conn, &id, watch, *spec, outcome),
-            Input::WatchChanged { watch, changes } => self.watch_changed(cx, watch, &changes),
-            // Nothing follows from it but what is sent.
+            Input::Part(input) => self.part_input(cx, input),
+            // Log records change no state, so there is nothing to settle.
             Input::Logs(records) => return self.export_logs(cx, &records),
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
@@ -117,14 +110,19 @@ impl Host {
         self.settle(cx);
     }
 
-    /// Whether an input is about a chat or a session that is gone. It is dropped here, so that handlers find what the
-    /// input names.
+    /// Returns true for an input about a connection, a chat or a session that is gone. It is dropped here, so that
+    /// handlers find the object.
     fn is_late(&self, input: &Input) -> bool {
         match input {
             Input::ChatOpened { chat, .. }
             | Input::ChatLost { chat }
             | Input::Progress { chat, .. }
             | Input::Background { chat, .. } => !self.chats.contains_key(chat),
+            Input::Disconnected { conn }
+            | Input::Request { conn, .. }
+            | Input::Dispatch { conn, .. }
+            | Input::Unsubscribe { conn, .. }
+            | Input::McpNotification { conn, .. } => self.conns.get(conn).is_none(),
             Input::ToolsListed { session, .. }
             | Input::CustomizationsFound { session, .. }
             | Input::CustomizationsAnnounced { session, .. }
@@ -136,36 +134,34 @@ impl Host {
             // These are answered in any case.
             Input::AppTurn { .. } | Input::RenderPrompt { .. } | Input::TurnsLoaded { .. } => false,
             Input::Connected { .. }
-            | Input::Disconnected { .. }
-            | Input::Request { .. }
-            | Input::Dispatch { .. }
-            | Input::Unsubscribe { .. }
-            | Input::McpNotification { .. }
             | Input::Loaded { .. }
             | Input::Listed { .. }
             | Input::Imported { .. }
             | Input::Recover(_)
             | Input::McpTokenLost { .. }
             | Input::AgentsChanged(_)
-            | Input::WatchOpened { .. }
-            | Input::WatchChanged { .. }
+            | Input::Part(_)
             | Input::Logs(_)
             | Input::Tick
             | Input::ShutDown => false,
         }
     }
 
-    /// Brings everything up to date that follows from an input as a whole.
-    fn settle(&mut self, cx: &mut Cx<'_>) {
+    /// Updates everything that follows from an input as a whole. A timer and an input that waited for the store count
+    /// as inputs of their own.
+    pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) {
+        self.end_drafts_with_content();
         self.announce_newly_listed(cx);
         self.release_drafts(cx);
-        self.settle_watches(cx);
+        self.settle_parts(cx);
         self.update_servers(cx);
+        self.schedule_tool_lists(cx);
+        self.follow_changed_sessions(cx);
         self.persist_dirty(cx);
         self.schedule_eviction(cx.now.mono_ms);
     }
 
-    /// Handles what a client sent, once everything it names is in memory.
+    /// Handles an input of a client, once everything it names is in memory.
     pub(crate) fn handle_client(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
         match input {
             ClientInput::Disconnected => self.disconnect(cx, conn),
@@ -178,7 +174,7 @@ impl Host {
 
     fn request(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
         let Some(connection) = self.conns.get(&conn) else {
-            return;
+            return never!("the connection is open");
         };
         let scope = connection.principal.scope;
         let ready = matches!(connection.phase, Phase::Ready { .. });
@@ -205,7 +201,7 @@ impl Host {
     /// Carries out a request of a connection that is ready and may make it.
     fn command(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
         match command {
-            // Answered before the handshake was looked at.
+            // `request` answered them.
             Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
             Command::ListSessions(list) if self.storage.mode().has_store() => self.ask_for_list(cx, conn, id, &list),
@@ -223,7 +219,7 @@ impl Host {
                 only_if,
                 for_good,
             } => match self.check_only_if(&channel, only_if) {
-                // Sessions that a policy chose go to make room.
+                // A cleanup policy deletes sessions for good, because it has to free space.
                 Ok(()) => self.dispose_session(cx, conn, id, &channel, for_good || only_if.is_some()),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
@@ -244,7 +240,7 @@ impl Host {
             Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
             Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
             Command::Authenticate(authenticate) => {
-                // Or it is answered when it is kept.
+                // Otherwise the request is answered once the token is persisted.
                 if let Some(result) = self.authenticate(cx, conn, id, *authenticate).transpose() {
                     cx.answer(conn, id, result);
                 }
@@ -255,7 +251,7 @@ impl Host {
                 let result = self.request_resource(cx, conn, &uri, write);
                 cx.answer(conn, id, result);
             }
-            Command::WatchResource(spec) => self.open_watch(cx, conn, id, spec),
+            Command::Part(command) => self.part_command(cx, conn, id, command),
             Command::Grants(command) => {
                 let result = self.grant_command(cx, *command);
                 cx.answer(conn, id, result);
@@ -283,11 +279,12 @@ impl Host {
                 Timer::EvictIdle => self.evict_idle(cx),
                 Timer::PurgeDeleted => self.purge_deleted(cx),
                 Timer::ExpireTokens(client) => self.expire_tokens(cx, &client),
-                Timer::EndWatchLease(channel) => self.end_lease(cx, channel),
+                Timer::Channel(channel) => self.channel_deadline(cx, channel),
                 Timer::StopWaitingForServers(session) => self.stop_waiting(cx, session),
                 Timer::ExpireServerToken(resource) => self.expire_server_token(cx, &resource),
                 Timer::ListTools(session) => self.list_noted_tools(cx, session),
             }
+            self.settle(cx);
         }
     }
 
@@ -296,11 +293,13 @@ impl Host {
         for chat in self.chats.running() {
             self.cancel_run(cx, chat);
         }
+        // The summaries that the cancelled turns changed are due from here on.
+        self.settle(cx);
         self.announce_due_summaries(cx);
         self.persist_all(cx);
     }
 
-    /// Makes sure that the replay window is looked through in time.
+    /// Schedules the next sweep of the replay window.
     pub(crate) fn schedule_sweep(&mut self, now: Now) {
         if self.log.needs_sweep_timer() {
             let at_ms = now.mono_ms.saturating_add(SWEEP_INTERVAL_MS);

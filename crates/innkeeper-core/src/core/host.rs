@@ -8,14 +8,14 @@ use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
 use crate::clients::{Clients, Connections};
 use crate::config::CoreConfig;
-use crate::core::{ROOT, Timers};
+use crate::core::{ChannelParts, ROOT, Timers};
 use crate::customization::SharedEnablement;
 use crate::ids::Seq;
-use crate::log::Log;
+use crate::log::{Log, Touched};
 use crate::mcp::Mcp;
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::uri;
-use crate::resources::{Grants, Watches};
+use crate::resources::Grants;
 use crate::session::configure;
 use crate::session::root::Root;
 use crate::session::sessions::Sessions;
@@ -23,13 +23,15 @@ use crate::storage::Storage;
 use crate::telemetry::Telemetry;
 use crate::time::Now;
 
-/// The parts of one host. Each part keeps its fields private and its invariants by itself. Handlers that combine
-/// several parts are methods of `Host`, in the folder of what they handle.
+/// The parts of one host. Each part has private fields and maintains its own invariants. Handlers that combine several
+/// parts are methods of `Host`, in the folder of their subject.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: CoreConfig,
     /// Numbers and the replay window.
     pub(crate) log: Log,
+    /// Notes about the input being handled.
+    pub(crate) touched: Touched,
     /// Deadlines.
     pub(crate) timers: Timers,
     /// The channels that exist, and their subscribers.
@@ -44,7 +46,7 @@ pub(crate) struct Host {
     pub(crate) sessions: Sessions,
     /// The chats in memory.
     pub(crate) chats: Chats,
-    /// The store, and what is to be persisted.
+    /// The store, and the changes that are not persisted yet.
     pub(crate) storage: Storage,
     /// The agents.
     pub(crate) agents: AgentRegistry,
@@ -54,17 +56,17 @@ pub(crate) struct Host {
     pub(crate) enablement: SharedEnablement,
     /// MCP servers.
     pub(crate) mcp: Mcp,
-    /// What clients may reach beyond their sessions.
+    /// Access of clients to resources outside of their sessions.
     pub(crate) grants: Grants,
-    /// Watches on resources.
-    pub(crate) watches: Watches,
+    /// The parts that own the channels of the other kinds.
+    pub(crate) parts: ChannelParts,
     /// Tokens that clients signed in with; never persisted, never shown (AUTH-12).
     pub(crate) tokens: Tokens,
     /// Subscribers of the host's log.
     pub(crate) telemetry: Telemetry,
     pub(crate) shutting_down: bool,
-    /// When the first input came. From then on the monotonic clock tells what the wall clock would say if nobody had
-    /// set it.
+    /// The time of the first input. From then on the monotonic clock tells how far the wall clock was set forward or
+    /// back.
     pub(crate) began: Option<Now>,
 }
 
@@ -82,13 +84,14 @@ impl Host {
         Self {
             config,
             log,
+            touched: Touched::default(),
             storage: Storage::default(),
             channels,
             root,
             agents,
             approvals: Approvals::default(),
             grants: Grants::default(),
-            watches: Watches::default(),
+            parts: ChannelParts::default(),
             enablement: SharedEnablement::default(),
             sessions: Sessions::default(),
             // No run of the host repeats a key, because every turn takes at least one number (TOOL-21).

@@ -1,10 +1,10 @@
-//! Deadlines: what the core does later, in the order in which it is due.
+//! Deadlines of the core, in the order in which they are due.
 
 use std::collections::BTreeSet;
 
 use crate::ids::{ChannelId, ClientId};
 
-/// What a deadline is for.
+/// The purpose of a deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// A client's grace period ends.
@@ -25,8 +25,8 @@ pub(crate) enum Timer {
     PurgeDeleted,
     /// A token of a client expires.
     ExpireTokens(ClientId),
-    /// A watch is released unless it has subscribers.
-    EndWatchLease(ChannelId),
+    /// A deadline of a channel whose part knows the reason.
+    Channel(ChannelId),
     /// Turns of a session stop waiting for MCP servers.
     StopWaitingForServers(ChannelId),
     /// A token of MCP servers expires.

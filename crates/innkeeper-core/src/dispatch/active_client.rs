@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{SessionActiveClientRemovedAction, SessionActiveClientSetAction, StateAction};
 use ahp_types::state::SessionActiveClient;
 
 use super::{Dispatched, Verdict};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::customization::check_client_plugins;
 use crate::ids::{ChannelId, ClientId};
 use crate::log::commit::Author;
@@ -33,7 +34,7 @@ impl Host {
         let unchanged = session.state.active_clients.contains(&set.active_client)
             && session.opt_ins.get(&set.active_client.client_id) == opt_in;
         let action = StateAction::SessionActiveClientSet(set);
-        match (unchanged, session.acknowledged.contains(&by.author.client)) {
+        match (unchanged, self.is_acknowledged(by, session)) {
             (false, _) => Verdict::Accept(action),
             (true, false) => Verdict::Acknowledge(action),
             (true, true) => Verdict::Silence,
@@ -47,7 +48,7 @@ impl Host {
         set: SessionActiveClientSetAction,
     ) {
         self.set_opt_in(by.channel, &set.active_client.client_id, by.opt_in.clone());
-        self.commit_dispatched(cx, by, StateAction::SessionActiveClientSet(set));
+        self.set_active_client(cx, by.channel, set.active_client, Some(&by.author));
     }
 
     pub(super) fn check_active_client_removed(
@@ -62,42 +63,69 @@ impl Host {
         Verdict::Accept(StateAction::SessionActiveClientRemoved(removed))
     }
 
-    /// A client is an active client of a session now, or announced other tools and plugins.
-    pub(crate) fn after_active_client_set(
+    pub(super) fn apply_active_client_removed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        removed: SessionActiveClientRemovedAction,
+    ) {
+        self.remove_active_client(cx, by.channel, removed.client_id, Some(&by.author));
+    }
+
+    /// Makes a client an active client of a session, or replaces its tools and plugins.
+    pub(crate) fn set_active_client(
         &mut self,
         cx: &mut Cx<'_>,
         session_id: ChannelId,
-        set: &SessionActiveClientSetAction,
+        active_client: SessionActiveClient,
+        author: Option<&Author>,
     ) {
-        let client = ClientId::new(&set.active_client.client_id);
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.memberships.insert(session_id);
+        let client_id = active_client.client_id.clone();
+        let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
+        if self.commit(cx, session_id, action, author) == ReduceOutcome::Applied {
+            match self.clients.get_mut(&ClientId::new(&client_id)) {
+                Some(client) => {
+                    client.memberships.insert(session_id);
+                }
+                None => never!("a client announces itself on a connection of its own"),
+            }
+            self.client_customizes(cx, session_id, &client_id);
         }
-        self.client_customizes(cx, session_id, &set.active_client.client_id);
     }
 
-    /// A client has left a session: its calls fail, and its plugins go.
-    pub(crate) fn after_active_client_removed(
+    /// Removes an active client from a session: its calls fail, and its plugins are removed.
+    pub(crate) fn remove_active_client(
         &mut self,
         cx: &mut Cx<'_>,
         session_id: ChannelId,
-        removed: &SessionActiveClientRemovedAction,
+        client_id: String,
+        author: Option<&Author>,
     ) {
-        if let Some(session) = self.sessions.get_mut(&session_id)
-            && session.opt_ins.get(&removed.client_id).is_some()
-        {
-            Arc::make_mut(&mut session.opt_ins).set(&removed.client_id, None);
+        let id = ClientId::new(&client_id);
+        let action = SessionActiveClientRemovedAction {
+            client_id: client_id.clone(),
+        };
+        let action = StateAction::SessionActiveClientRemoved(action);
+        if self.commit(cx, session_id, action, author) == ReduceOutcome::Applied {
+            self.set_opt_in(session_id, &client_id, None);
+            // The host may have forgotten a client that was absent for long.
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.memberships.remove(&session_id);
+            }
+            self.parts.watches.recheck();
+            self.fail_calls_of(cx, session_id, &id);
+            self.drop_customizations_of(cx, session_id, &client_id);
         }
-        let id = ClientId::new(&removed.client_id);
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.memberships.remove(&session_id);
-        }
-        self.watches.recheck();
-        self.fail_calls_of(cx, session_id, &id);
-        self.drop_customizations_of(cx, session_id, &removed.client_id);
     }
 
-    /// Follows up on a client that announced itself in a session as it did before.
+    /// Returns true if the author's unchanged announcement was acknowledged and the session has not changed since.
+    fn is_acknowledged(&self, by: &Dispatched, session: &Session) -> bool {
+        let changed = self.channels.get(by.channel).map(|entry| entry.last);
+        let acknowledged = session.acknowledged.get(&by.author.client);
+        acknowledged.is_some_and(|acknowledged| changed.is_some_and(|changed| changed <= *acknowledged))
+    }
+
+    /// Handles a repeated announcement of a client.
     pub(super) fn announced_again(&mut self, cx: &mut Cx<'_>, channel: ChannelId, author: &Author) {
         if self.sessions.contains_key(&channel) {
             self.client_published_again(cx, channel, author.client.as_str());
@@ -106,12 +134,14 @@ impl Host {
 
     /// Notes that a client's unchanged announcement was acknowledged.
     pub(super) fn note_acknowledged(&mut self, channel: ChannelId, author: &Author) {
-        if let Some(session) = self.sessions.get_mut(&channel) {
-            session.acknowledged.insert(author.client.clone());
+        let changed = self.channels.get(channel).map(|entry| entry.last);
+        if let (Some(session), Some(changed)) = (self.sessions.get_mut(&channel), changed) {
+            session.acknowledged.retain(|_, acknowledged| *acknowledged >= changed);
+            session.acknowledged.insert(author.client.clone(), self.log.seq());
         }
     }
 
-    /// What a client may say about itself: tools with names that tell them apart, within bounds.
+    /// Checks the entry of an active client: its tools have distinct names, and everything is within bounds.
     pub(crate) fn check_active_client(
         &self,
         client: &SessionActiveClient,
@@ -150,7 +180,7 @@ impl Host {
         Ok(())
     }
 
-    /// Notes what a client wants to rewrite, before the action that announces the client.
+    /// Stores which prompt sections a client wants to rewrite, before the action that announces the client.
     pub(crate) fn set_opt_in(&mut self, session: ChannelId, client: &str, opt_in: Option<OptIn>) {
         if let Some(session) = self.sessions.get_mut(&session)
             && session.opt_ins.get(client) != opt_in.as_ref()

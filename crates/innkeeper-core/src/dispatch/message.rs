@@ -57,7 +57,7 @@ impl Host {
         self.check_model(chat, message)
     }
 
-    /// Whether what comes with a message is within bounds and of kinds that agents can be told of.
+    /// Checks the attachments of a message: their number, size and kind.
     pub(super) fn check_attachments(&self, message: &Message) -> Result<(), String> {
         let attachments = message.attachments.as_deref().unwrap_or_default();
         if attachments.len() > self.config.max_attachments {

@@ -108,7 +108,7 @@ impl Host {
         Verdict::from_check(StateAction::ChatDraftChanged(changed), check)
     }
 
-    /// Notes who wrote a message that waits, and forgets the writers of those that no longer do.
+    /// Stores the writer of a pending message, and forgets the writers of messages that no longer wait.
     fn note_writer(&mut self, chat: ChannelId, id: &str, author: &Author) {
         if let Some(chat) = self.chats.get_mut(&chat) {
             let head = chat.model.head();

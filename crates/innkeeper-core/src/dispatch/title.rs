@@ -4,7 +4,7 @@ use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
 use super::{Dispatched, Verdict};
 use crate::chat::chats::Chat;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 use crate::session::{Session, TitleSource};
 
@@ -41,10 +41,11 @@ impl Host {
     /// A chat's title has no action of its own (E-08): it travels in the session's catalogue, and
     /// the author gets its echo where it asked for it.
     pub(super) fn apply_chat_title(&mut self, cx: &mut Cx<'_>, by: &Dispatched, changed: SessionTitleChangedAction) {
-        if let Some(chat) = self.chats.get_mut(&by.channel) {
-            chat.titled_by = TitleSource::Person;
-            chat.model.edit(|state| state.title.clone_from(&changed.title));
-        }
+        let Some(chat) = self.chats.get_mut(&by.channel) else {
+            return never!("the chat was there when the action was checked");
+        };
+        chat.titled_by = TitleSource::Person;
+        chat.model.edit(|state| state.title.clone_from(&changed.title));
         self.mark_dirty(by.channel);
         let action = StateAction::SessionTitleChanged(changed.clone());
         self.acknowledge(cx, by.channel, &action, &by.author);
@@ -60,11 +61,11 @@ impl Host {
         changed: SessionTitleChangedAction,
     ) {
         let Some(chat) = self.chats.get(&channel) else {
-            return;
+            return never!("the chat is in memory");
         };
         let session_id = chat.session;
         let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
+            return never!("the session of a chat is in memory");
         };
         if !session.is_default(&chat.model.head().resource) {
             return;

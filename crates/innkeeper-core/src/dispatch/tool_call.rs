@@ -1,4 +1,4 @@
-//! What a client may do to a tool call: decide about it, or run it if it is its own.
+//! Actions of clients on tool calls: decide about a call, or run a call of the client's own tool.
 
 use ahp_types::actions::{
     ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction,
@@ -15,7 +15,7 @@ use crate::agent::{Decision, ToolReply, ToolResult};
 use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
 use crate::chat::chats::Chat;
 use crate::chat::tool_call::{meta, wire};
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{Cx, Host, json_bytes, never};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// Applies a decision, remembers it where that was meant, and tells the agent.
+    /// Applies a decision, remembers its rule if the user chose so, and replies to the agent.
     pub(super) fn apply_tool_call_confirmed(
         &mut self,
         cx: &mut Cx<'_>,
@@ -60,7 +60,7 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
         let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
@@ -71,7 +71,7 @@ impl Host {
             self.remember(cx, chat_id, reach, &rule);
         }
         self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
-        // The client that was to run it may have left while people thought about it (ACT-08).
+        // The client that runs the tool may have left while the call waited for the decision (ACT-08).
         self.fail_orphan(cx, chat_id, &call);
     }
 
@@ -101,7 +101,7 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = complete.tool_call_id.clone();
         let is_reviewed = complete.requires_result_confirmation == Some(true);
@@ -129,7 +129,7 @@ impl Host {
                 Verdict::Accept(StateAction::ChatToolCallResultConfirmed(confirmed))
             }
             Ok(other) => Verdict::Reject(format!(
-                "the result of this call is not waiting for anybody: {}",
+                "the result of this call is not waiting for a decision: {}",
                 describe(other)
             )),
             Err(reason) => Verdict::Reject(reason),
@@ -144,12 +144,12 @@ impl Host {
     ) {
         let chat_id = by.channel;
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
         let approved = confirmed.approved;
         let reply = match self.tool_call(chat_id, &call) {
-            // A client's own wish that people look first: its result was held back until now.
+            // The client asked for a review of its own result, so the agent gets the result only now.
             Some(state @ ToolCallState::PendingResultConfirmation(pending)) if wire::owner(state).is_some() => {
                 ToolReply::Completed(wire::reviewed(pending, approved))
             }
@@ -177,10 +177,10 @@ impl Host {
         Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)
     }
 
-    /// Fails a call whose owner says that it does not know the tool (TOOL-20).
+    /// Fails a call whose owner reports that it does not know the tool (TOOL-20).
     pub(super) fn fail_unknown_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String) {
         let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
-            return;
+            return never!("a chat with an open call has a run");
         };
         let result = ToolResult::failed(
             "The client does not know this tool",
@@ -194,7 +194,8 @@ impl Host {
         self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
     }
 
-    /// What people suggest instead of a call is a message like any other, with attachments that the agent gets.
+    /// Checks the message that a user suggests instead of a call. It is a message like any other, with attachments for
+    /// the agent.
     fn check_suggestion(&self, suggestion: Option<&mut Message>) -> Result<(), String> {
         let Some(suggestion) = suggestion else {
             return Ok(());
@@ -207,7 +208,7 @@ impl Host {
             })
     }
 
-    /// What the agent hears of a decision.
+    /// Returns the decision as the agent gets it.
     fn decision(&self, confirmed: &ChatToolCallConfirmedAction, author: &Author) -> Decision {
         let reason = confirmed.reason_message.as_ref().map(wire::plain);
         let suggestion = confirmed.user_suggestion.as_ref();
@@ -297,7 +298,7 @@ fn check_decision(
     Verdict::Accept(StateAction::ChatToolCallConfirmed(confirmed))
 }
 
-/// The rule that a client wrote in place of the one that its choice stands for.
+/// The rule that a client wrote instead of the rule of its choice.
 fn edited_rule(confirmed: &ChatToolCallConfirmedAction) -> Option<&Value> {
     confirmed.meta.as_ref()?.get(EDITED_RULE)
 }
@@ -317,8 +318,8 @@ fn check_rule(offered: Option<&Offered>, confirmed: &ChatToolCallConfirmedAction
     problem.map_err(|problem| format!("_meta.{EDITED_RULE}: {problem}"))
 }
 
-/// The rule that a decision adds, and how far it reaches. An edited input is not what the options
-/// spoke of, so nothing is remembered of it.
+/// The rule that a decision adds, and its range. An edited input differs from the call that the options describe, so it
+/// adds no rule.
 fn remembered(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<(RuleScope, String)> {
     if !confirmed.approved || confirmed.edited_tool_input.is_some() {
         return None;
@@ -331,7 +332,7 @@ fn remembered(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Opt
     Some((choice.reach, rule.to_owned()))
 }
 
-/// Describes what a decision adds, for all clients.
+/// Describes the rule that a decision adds, for all clients.
 fn approval_shown(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<Value> {
     if let Some((reach, rule)) = remembered(offered, confirmed) {
         return Some(json!({ "rule": rule, "scope": reach.name(), "remembered": true }));
@@ -357,9 +358,8 @@ fn confirmation(claimed: Option<ToolCallConfirmationReason>, is_own: bool) -> To
     }
 }
 
-/// Whether a decision about a call changes nothing: it allows what runs or ran, or is about a call
-/// that will not run any more. Only a denial that comes too late is refused, because the person who
-/// said no has to know that the call ran.
+/// Returns true if a decision changes nothing: it allows a call that runs or ran, or it is about a call that will not
+/// run any more. Only a late denial is refused, because the user who denied the call has to learn that it ran.
 fn is_settled(call: &ToolCallState, approved: bool) -> bool {
     match call {
         ToolCallState::Running(_) | ToolCallState::AuthRequired(_) | ToolCallState::Completed(_) => approved,
@@ -472,7 +472,7 @@ fn check_owner(call: &ToolCallState, author: &Author) -> Result<(), String> {
     }
 }
 
-/// A content that this host cannot read would reach everybody unread.
+/// Rejects content of an unknown kind, because the host would pass it on unchecked.
 fn check_contents(contents: Option<&[ToolResultContent]>, field: &str) -> Result<(), String> {
     let unknown = contents
         .unwrap_or_default()
@@ -484,7 +484,7 @@ fn check_contents(contents: Option<&[ToolResultContent]>, field: &str) -> Result
     }
 }
 
-/// What a call is doing, for the reason of a refusal.
+/// Describes the state of a call, for the reason of a rejection.
 fn describe(call: &ToolCallState) -> &'static str {
     match call {
         ToolCallState::Streaming(_) => "its input is still being written",

@@ -122,7 +122,7 @@ impl Host {
         if chat.model.head().active_turn.is_some() {
             return Err("a turn is already running".to_owned());
         }
-        // CHT-14: a subagent goes on when its agent says so.
+        // CHT-14: only its agent continues a subagent.
         if chat.parent.is_some() {
             return Err("this chat belongs to a subagent, which only its agent can resume".to_owned());
         }
@@ -133,17 +133,16 @@ impl Host {
         };
         match turn.response_parts.last() {
             Some(ResponsePart::Error(error)) if error.resumable == Some(true) && chat.can_resume => Ok(()),
-            Some(ResponsePart::Error(error)) if error.resumable == Some(true) => {
-                Err("the agent that could go on with this turn was replaced since; send the message again".to_owned())
-            }
+            Some(ResponsePart::Error(error)) if error.resumable == Some(true) => Err(
+                "the agent of this turn was replaced, so the turn cannot be resumed; send the message again".to_owned(),
+            ),
             _ => Err("the turn's error cannot be resumed".to_owned()),
         }
     }
 }
 
-/// A start time that the reducers can add a duration to (TURN-02, E-12). It fits the host's clock as
-/// it is, or as it would be had nobody set it: a host whose clock is wrong all of a sudden still
-/// takes turns (F8).
+/// A start time that the reducers can add a duration to (TURN-02, E-12). It must be near the host's wall clock, or near
+/// the time that the monotonic clock implies: a host whose wall clock was set wrong still accepts turns (F8).
 fn check_started_at(started_at: &str, clocks: [Timestamp; 2]) -> Result<(), String> {
     let parsed = started_at
         .parse::<Timestamp>()

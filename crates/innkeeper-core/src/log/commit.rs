@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
+use ahp::reducers::{ReduceOutcome, apply_action_to_root};
 use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{CloseReason, Delivery, Publication};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::log::derive::is_streamed;
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
 use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
@@ -30,7 +31,7 @@ impl Author {
 }
 
 impl Host {
-    /// Applies an accepted action and tells everybody.
+    /// Applies an accepted action and publishes it to all subscribers.
     ///
     /// An action that changes nothing is not published: from the host it is dropped, from a
     /// client it is echoed to its author alone, whose pending queue waits for it (DSP-15).
@@ -50,8 +51,9 @@ impl Host {
                 debug_assert!(false, "validation lets no such action through: {outcome:?} {action:?}");
             }
         }
-        if outcome == ReduceOutcome::Applied {
-            self.after_action(cx, channel, &action);
+        if outcome == ReduceOutcome::Applied && !is_streamed(&action) {
+            self.note(channel, &action);
+            self.derive(cx, channel, &action);
         }
         outcome
     }
@@ -62,10 +64,9 @@ impl Host {
             .conns
             .get(&author.conn)
             .is_some_and(|conn| conn.subscriptions.contains(&channel));
-        if !subscribed {
-            return;
+        if subscribed {
+            self.send_alone(cx, author.conn, channel, action, Some(author));
         }
-        self.send_alone(cx, author.conn, channel, action, Some(author));
     }
 
     /// Sends an action to one connection only, with a fresh number and outside the replay window.
@@ -109,8 +110,11 @@ impl Host {
         if let Some(chat) = self.chats.get_mut(&channel) {
             return chat.model.apply(action);
         }
-        match self.sessions.get_mut(&channel) {
-            Some(session) => apply_action_to_session(Arc::make_mut(&mut session.state), action),
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            return session.apply(action);
+        }
+        match self.channels.kind(channel) {
+            Some(kind) => self.parts.reduce(kind, channel, action),
             None => ReduceOutcome::NoOp,
         }
     }
@@ -122,6 +126,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
+            // The turn ended because it had no room for another part.
             return;
         };
         if chat.model.append_at(part.index, content, part.reasoning) {
@@ -150,7 +155,7 @@ impl Host {
         }
     }
 
-    /// What an action carries that its type has no place for. It was noted before the action.
+    /// Returns the fields of an action that its published type does not have. They were stored before the action.
     fn beside(&self, channel: ChannelId, action: &StateAction) -> ExtensionFields<'_> {
         match action {
             StateAction::SessionActiveClientSet(set) => {

@@ -4,24 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Seq;
 
-/// Most gaps that are remembered. Whoever was away for more restarts than this gets snapshots.
+/// Most gaps that are remembered. A client that was absent for more restarts than this gets snapshots.
 const MAX_GAPS: usize = 100;
 
-/// Whoever has seen a number in a gap has seen what nobody knows any more, and however many lives
-/// later it comes back, its picture cannot be continued.
+/// Sequence numbers without a stored action: the host crashed before their actions were durable. A client that has seen
+/// such a number has state that the host lost, so a replay cannot continue it, however many restarts ago that was.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Gaps {
-    /// Nothing is known of the numbers below this one.
+    /// Gaps below this number are forgotten.
     before: u64,
-    /// The last number that was kept, and the one that the next life started after; oldest first.
+    /// The last durable number, and the number after which the next run of the host started; oldest first.
     gaps: Vec<(u64, u64)>,
 }
 
 impl Gaps {
-    /// The host starts again after `born`; up to `kept` nothing is missing.
-    pub(crate) fn add(&mut self, kept: Seq, born: Seq) {
-        let mut gap = (kept.0, born.0);
-        // Nothing was kept of the life before: its gap goes on.
+    /// Adds the gap of a host that restarts after `restarted` and has stored everything up to `stored`.
+    pub(crate) fn add(&mut self, stored: Seq, restarted: Seq) {
+        let mut gap = (stored.0, restarted.0);
+        // The run before stored nothing, so its gap continues.
         while let Some(last) = self.gaps.pop_if(|last| last.1 >= gap.0) {
             gap.0 = gap.0.min(last.0);
         }
@@ -32,9 +32,13 @@ impl Gaps {
         }
     }
 
-    /// Whether everything up to this number is known that was ever told under it.
+    /// Returns true if a client that has seen everything up to this number has no lost state.
     pub(crate) fn are_clear_of(&self, seq: Seq) -> bool {
-        seq.0 >= self.before && !self.gaps.iter().any(|(kept, born)| *kept < seq.0 && seq.0 < *born)
+        seq.0 >= self.before
+            && !self
+                .gaps
+                .iter()
+                .any(|(stored, restarted)| *stored < seq.0 && seq.0 < *restarted)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::core::never;
 use crate::ids::{ChannelId, IdMap, Seq};
 use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
@@ -16,13 +17,13 @@ use crate::time::Now;
 /// Bounds of the window.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayLimits {
-    /// Bytes kept per channel.
+    /// Bytes stored per channel.
     pub channel_bytes: usize,
-    /// Bytes kept over all channels.
+    /// Bytes stored over all channels.
     pub total_bytes: usize,
     /// Maximum age of an action.
     pub max_age_ms: u64,
-    /// Most actions in one `reconnect` answer; beyond it snapshots are cheaper for everybody.
+    /// Most actions in one `reconnect` answer; beyond it snapshots are cheaper for host and client.
     pub answer_actions: usize,
     /// Most bytes in one `reconnect` answer.
     pub answer_bytes: usize,
@@ -44,7 +45,7 @@ impl Default for ReplayLimits {
 #[derive(Debug)]
 struct Entry {
     seq: Seq,
-    /// The first action that is part of it: only what was written behind is ever merged.
+    /// The number of the first action in it. Only streamed output, which is written behind, is merged.
     first: Seq,
     at_ms: u64,
     since: ProtocolVersion,
@@ -108,14 +109,14 @@ impl Replay {
         );
     }
 
-    /// Starts the window of a channel that comes back: everything after `forgotten` is in its log.
+    /// Starts the window of a channel that is restored: everything after `forgotten` is in its log.
     pub fn restore(&mut self, channel: ChannelId, forgotten: Seq, now: Now, log: &[&StoredFrame]) {
         self.open(channel, forgotten);
         let Some(window) = self.windows.get_mut(&channel) else {
-            return;
+            return never!("the window was just opened");
         };
         for frame in log {
-            // Its age is told by the wall clock, which may have jumped; it then counts as new.
+            // Its age follows from the wall clock, which may have jumped; it then counts as new.
             let age = now.wall.as_millisecond().saturating_sub(frame.at_ms);
             let at_ms = now.mono_ms.saturating_sub(u64::try_from(age).unwrap_or_default());
             window.add(at_ms, frame.first, frame.seq, frame.since, &frame.bytes);
@@ -139,7 +140,7 @@ impl Replay {
     /// Keeps an action.
     pub fn push(&mut self, channel: ChannelId, now_ms: u64, frame: &ActionFrame) {
         let Some(window) = self.windows.get_mut(&channel) else {
-            return;
+            return never!("a channel has a window from its creation to its removal");
         };
         window.add(now_ms, frame.seq, frame.seq, frame.since, &frame.bytes);
         self.bytes += frame.bytes.len() + ENTRY_OVERHEAD;
@@ -171,7 +172,7 @@ impl Replay {
                 for entry in &chunk.entries {
                     if entry.seq > last_seen {
                         if entry.first <= last_seen {
-                            return None; // Part of it was seen, and the rest is not to be had alone.
+                            return None; // The client has seen part of a merged entry.
                         }
                         let kept = &chunk.bytes[start..entry.end];
                         bytes += kept.len();
@@ -193,7 +194,7 @@ impl Replay {
         self.bytes
     }
 
-    /// Forgets what is too old, also where nothing new comes. Returns whether anything is left.
+    /// Drops entries that are too old, also on channels without new actions. Returns whether any are left.
     pub fn sweep(&mut self, now_ms: u64) -> bool {
         let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
         for window in self.windows.values_mut() {
@@ -277,7 +278,7 @@ impl Window {
         self.bytes += len + ENTRY_OVERHEAD;
     }
 
-    /// Drops the oldest entry and returns what it cost.
+    /// Drops the oldest entry and returns its size.
     fn forget_oldest(&mut self) -> usize {
         let Some(chunk) = self.chunks.front_mut() else {
             return 0;

@@ -169,7 +169,7 @@ impl Host {
         };
         self.notify_apps(cx, session_id, id, notification, Map::new());
         if list == ServerList::Tools {
-            self.note_tools(cx, session_id);
+            self.touched.note_tools(session_id);
         }
     }
 

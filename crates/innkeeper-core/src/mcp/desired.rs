@@ -79,39 +79,35 @@ enum Change {
     Show(String, McpServerState),
 }
 
+/// Returns true for an action after which a session may need other MCP servers.
+pub(crate) fn may_change_servers(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::SessionCustomizationsChanged(_)
+            | StateAction::SessionCustomizationToggled(_)
+            | StateAction::SessionCustomizationUpdated(_)
+            | StateAction::SessionCustomizationRemoved(_)
+            | StateAction::SessionMcpServerStateChanged(_)
+            | StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+            | StateAction::SessionMcpServerBackgroundRequested(_)
+            | StateAction::SessionWorkingDirectorySet(_)
+            | StateAction::SessionWorkingDirectoryRemoved(_)
+            | StateAction::SessionWorkingDirectoryReplaced(_)
+    )
+}
+
 impl Host {
     /// Whether servers can run. A host that cannot write does not run them: it could not publish their status.
     pub(super) fn runs_servers(&self) -> bool {
         self.config.serves_mcp && !self.storage.mode().is_read_only()
     }
 
-    /// Notes that another set of servers may be wanted in a session, because of an action.
-    pub(crate) fn mark_servers_changed(&mut self, session: ChannelId, action: &StateAction) {
-        if self.config.serves_mcp
-            && matches!(
-                action,
-                StateAction::SessionCustomizationsChanged(_)
-                    | StateAction::SessionCustomizationToggled(_)
-                    | StateAction::SessionCustomizationUpdated(_)
-                    | StateAction::SessionCustomizationRemoved(_)
-                    | StateAction::SessionMcpServerStateChanged(_)
-                    | StateAction::SessionMcpServerStartRequested(_)
-                    | StateAction::SessionMcpServerStopRequested(_)
-                    | StateAction::SessionMcpServerBackgroundRequested(_)
-                    | StateAction::SessionWorkingDirectorySet(_)
-                    | StateAction::SessionWorkingDirectoryRemoved(_)
-                    | StateAction::SessionWorkingDirectoryReplaced(_)
-            )
-        {
-            self.mcp.noted.insert(session);
-        }
-    }
-
     /// The customizations of a session are known: its servers can be started.
     pub(crate) fn servers_known(&mut self, session_id: ChannelId) {
         if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| self.config.serves_mcp) {
             session.mcp.is_known = true;
-            self.mcp.noted.insert(session_id);
+            self.touched.note_servers(session_id);
         }
     }
 
@@ -123,13 +119,13 @@ impl Host {
             for (id, attempt) in servers {
                 session.mcp.start_anew(id, *attempt);
             }
-            self.mcp.noted.insert(session_id);
+            self.touched.note_servers(session_id);
         }
     }
 
     /// Follows up on everything that was noted.
     pub(crate) fn update_servers(&mut self, cx: &mut Cx<'_>) {
-        while let Some(session_id) = self.mcp.noted.pop_first() {
+        while let Some(session_id) = self.touched.next_servers() {
             if !self.sessions.contains_key(&session_id) {
                 continue; // It was removed since it was noted.
             }
@@ -166,7 +162,7 @@ impl Host {
             self.commit(cx, session_id, wire::changed(&id, state, None), None);
         }
         // The actions that were just published change nothing about the desired servers.
-        self.mcp.noted.remove(&session_id);
+        self.touched.forget_servers(session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return never!("the session is in memory");
         };

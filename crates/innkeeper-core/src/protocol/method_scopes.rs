@@ -2,6 +2,7 @@
 
 use crate::chat::approval::ApprovalCommand;
 use crate::clients::access::Scope;
+use crate::core::ChannelCommand;
 use crate::protocol::request::Command;
 use crate::resources::GrantCommand;
 
@@ -95,7 +96,7 @@ impl Command {
             Self::Mcp(request) => request.method.name,
             Self::Resource(op) => op.method(),
             Self::RequestResource { .. } => "resourceRequest",
-            Self::WatchResource(_) => "createResourceWatch",
+            Self::Part(command) => command.method(),
             Self::Grants(command) => match **command {
                 GrantCommand::List => "innkeeper/listResourceGrants",
                 GrantCommand::Allow(_) => "innkeeper/allowResource",

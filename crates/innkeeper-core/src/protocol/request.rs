@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::agent::Secret;
 use crate::chat::approval::ApprovalCommand;
+use crate::core::PartCommand;
 use crate::ids::ClientId;
 use crate::mcp::{McpRequest, TokenRefresh};
 use crate::protocol::dialect::extension::OptIn;
-use crate::resources::{GrantCommand, ResourceOp, WatchSpec};
+use crate::resources::{GrantCommand, ResourceOp};
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
 /// strings through (TRN-12).
@@ -111,8 +112,8 @@ pub enum Command {
         /// Whether to write there, too.
         write: bool,
     },
-    /// `createResourceWatch`.
-    WatchResource(Box<WatchSpec>),
+    /// A request that belongs to one channel kind.
+    Part(PartCommand),
     /// Administration of grants; this host's own.
     Grants(Box<GrantCommand>),
     /// `innkeeper/listApprovals` and its like, which are this host's own.

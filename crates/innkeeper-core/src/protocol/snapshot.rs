@@ -5,8 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ActiveTurn, ChatState, InputRequestResponsePart, ResourceWatchState, ResponsePart, RootState, SessionState,
-    ToolCallState,
+    ActiveTurn, ChatState, InputRequestResponsePart, ResponsePart, RootState, SessionState, ToolCallState,
 };
 use bytes::Bytes;
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -14,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
 pub use crate::chat::history::History;
+use crate::core::PartState;
 use crate::ids::Seq;
 use crate::protocol::answer_numbers;
 use crate::protocol::dialect::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
@@ -48,8 +48,8 @@ pub enum State {
     Session(Configured<SessionState, OptIns>),
     /// A chat: everything but the completed turns, those, and how many of them are shown.
     Chat(Arc<ChatState>, Arc<History>, Window),
-    /// A watch: what is watched, which never changes (WCH-04).
-    Watch(Arc<ResourceWatchState>),
+    /// A channel of another kind.
+    Part(PartState),
 }
 
 /// Which of a chat's completed turns a snapshot shows (SUB-12).
@@ -128,7 +128,7 @@ impl State {
     /// Whether nothing of it has to be read.
     fn is_in_memory(&self) -> bool {
         match self {
-            Self::Root(_) | Self::Session(_) | Self::Watch(_) => true,
+            Self::Root(_) | Self::Session(_) | Self::Part(_) => true,
             Self::Chat(_, history, window) => history.resident_from() <= window.skipped.min(history.len()),
         }
     }
@@ -153,7 +153,7 @@ impl Serialize for State {
             Self::Root(root) => serialize_root(root, serializer),
             Self::Session(session) => ShownSession(session, false).serialize(serializer),
             Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
-            Self::Watch(watch) => watch.serialize(serializer),
+            Self::Part(state) => state.serialize(serializer),
         }
     }
 }

@@ -257,7 +257,7 @@ impl Host {
                 self.grants.granted.retain(|grant| !is_meant(grant));
                 self.grants.waiting.retain(|grant| !is_meant(grant));
                 self.mark_dirty(ROOT);
-                self.watches.recheck();
+                self.parts.watches.recheck();
                 Ok(json!({}))
             }
         }

@@ -6,17 +6,21 @@
 
 use std::sync::Arc;
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{ResourceWatchChangedAction, StateAction};
 use ahp_types::state::ResourceWatchState;
 use serde_json::{Value, json};
 
 use crate::clients::client::Presence;
-use crate::core::{Cx, Host, Timer, never};
+use crate::core::{
+    ChannelCommand, ChannelPart, Cx, Departure, Host, PartCommand, PartInput, SessionRemoval, Timer, never,
+};
 use crate::effect::ResourceCommand;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
+use crate::input::Input;
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::error::{RpcError, code};
-use crate::protocol::request::RequestId;
+use crate::protocol::request::{Command, RequestId};
 
 /// How many clients of one principal may have all the watches that a client may have.
 const CLIENTS_WATCHING: usize = 4;
@@ -64,6 +68,65 @@ impl ChangeKind {
     }
 }
 
+/// The requests about watches.
+#[derive(Debug, Clone)]
+pub enum WatchCommand {
+    /// `createResourceWatch`.
+    Create(Box<WatchSpec>),
+}
+
+/// The reports about watches from outside.
+#[derive(Debug)]
+pub enum WatchInput {
+    /// A watch that [`crate::Effect::OpenWatch`] asked for was set up, or could not be.
+    Opened {
+        /// The connection that asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The watch's number.
+        watch: u64,
+        /// The watched resource.
+        spec: Box<WatchSpec>,
+        /// The root that contains the watched resource and that the client may browse, or the error.
+        outcome: Result<String, RpcError>,
+    },
+    /// Watched resources changed.
+    Changed {
+        /// The watch's number.
+        watch: u64,
+        /// The changes.
+        changes: Vec<ResourceChange>,
+    },
+}
+
+impl From<WatchCommand> for Command {
+    fn from(command: WatchCommand) -> Self {
+        Self::Part(PartCommand::ResourceWatch(command))
+    }
+}
+
+impl From<WatchInput> for Input {
+    fn from(input: WatchInput) -> Self {
+        Self::Part(PartInput::ResourceWatch(input))
+    }
+}
+
+impl ChannelCommand for WatchCommand {
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "createResourceWatch",
+        }
+    }
+
+    fn changes_state(&self) -> bool {
+        match self {
+            // A watch ends with the process.
+            Self::Create(_) => false,
+        }
+    }
+}
+
 /// A watch that clients may subscribe to.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -87,12 +150,69 @@ pub(crate) struct Watches {
     in_doubt: bool,
 }
 
-impl Watches {
-    /// The state of a channel, if it is a watch.
-    pub(crate) fn state(&self, channel: ChannelId) -> Option<&Arc<ResourceWatchState>> {
-        self.by_channel.get(&channel).map(|watch| &watch.state)
+impl ChannelPart for Watches {
+    type Command = WatchCommand;
+    type Input = WatchInput;
+    type State = ResourceWatchState;
+
+    fn state(&self, channel: ChannelId) -> Option<Arc<ResourceWatchState>> {
+        self.by_channel.get(&channel).map(|watch| Arc::clone(&watch.state))
     }
 
+    /// The state never changes (WCH-04). Changes of the watched resources are published without becoming part of it.
+    fn reduce(&mut self, _: ChannelId, action: &StateAction) -> ReduceOutcome {
+        match action {
+            StateAction::ResourceWatchChanged(_) => ReduceOutcome::Applied,
+            _ => ReduceOutcome::OutOfScope,
+        }
+    }
+
+    fn handle_command(host: &mut Host, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: WatchCommand) {
+        match command {
+            WatchCommand::Create(spec) => host.open_watch(cx, conn, id, spec),
+        }
+    }
+
+    fn handle_input(host: &mut Host, cx: &mut Cx<'_>, input: WatchInput) {
+        match input {
+            WatchInput::Opened {
+                conn,
+                id,
+                watch,
+                spec,
+                outcome,
+            } => host.watch_opened(cx, conn, &id, watch, *spec, outcome),
+            WatchInput::Changed { watch, changes } => host.watch_changed(cx, watch, &changes),
+        }
+    }
+
+    fn check_subscriber(host: &Host, cx: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Result<(), RpcError> {
+        host.check_watch(cx, conn, channel)
+    }
+
+    fn subscriber_left(host: &mut Host, cx: &mut Cx<'_>, channel: ChannelId, departure: Departure) {
+        host.left_watch(cx, channel, departure);
+    }
+
+    fn deadline(host: &mut Host, cx: &mut Cx<'_>, channel: ChannelId) {
+        host.end_lease(cx, channel);
+    }
+
+    fn settle(host: &mut Host, cx: &mut Cx<'_>) {
+        host.settle_watches(cx);
+    }
+
+    /// A deleted session no longer gives its clients access to its directories.
+    fn session_removed(host: &mut Host, _: &mut Cx<'_>, _: ChannelId, removal: SessionRemoval) {
+        match removal {
+            SessionRemoval::Deleted => host.parts.watches.recheck(),
+            // Its clients had left it before.
+            SessionRemoval::Evicted => {}
+        }
+    }
+}
+
+impl Watches {
     /// A client may have lost access: its watches are checked at the end of the input.
     pub(crate) fn recheck(&mut self) {
         self.in_doubt = true;
@@ -106,16 +226,16 @@ impl Watches {
 
 impl Host {
     /// `createResourceWatch`: set up outside; [`Self::watch_opened`] answers.
-    pub(crate) fn open_watch(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, spec: Box<WatchSpec>) {
+    fn open_watch(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, spec: Box<WatchSpec>) {
         if !self.config.serves_resources {
             return cx.answer(conn, id, Err(RpcError::method_not_found("createResourceWatch")));
         }
         if let Err(problem) = self.check_watch_count(conn) {
             return cx.answer(conn, id, Err(RpcError::invalid_params("uri", problem)));
         }
-        let watch = self.watches.next;
-        self.watches.next += 1;
-        self.watches.opening.push((watch, conn));
+        let watch = self.parts.watches.next;
+        self.parts.watches.next += 1;
+        self.parts.watches.opening.push((watch, conn));
         cx.emit(ResourceCommand::OpenWatch {
             conn,
             id: id.clone(),
@@ -131,9 +251,9 @@ impl Host {
         let Some((client, principal, _)) = self.identity(conn) else {
             return Ok(());
         };
-        let openers = self.watches.opening.iter();
+        let openers = self.parts.watches.opening.iter();
         let openers = openers.filter_map(|(_, by)| self.identity(*by).map(|(client, _, _)| client));
-        let owners = self.watches.by_channel.values().map(|watch| watch.owner.clone());
+        let owners = self.parts.watches.by_channel.values().map(|watch| watch.owner.clone());
         let (mut of_client, mut of_principal) = (0, 0);
         for owner in openers.chain(owners) {
             of_client += usize::from(owner == client);
@@ -154,7 +274,7 @@ impl Host {
     }
 
     /// A watch was set up, or could not be.
-    pub(crate) fn watch_opened(
+    fn watch_opened(
         &mut self,
         cx: &mut Cx<'_>,
         conn: ConnId,
@@ -163,7 +283,7 @@ impl Host {
         spec: WatchSpec,
         outcome: Result<String, RpcError>,
     ) {
-        self.watches.opening.retain(|(watch, _)| *watch != number);
+        self.parts.watches.opening.retain(|(watch, _)| *watch != number);
         let admitted_by = match outcome {
             Ok(admitted_by) => admitted_by,
             Err(error) => return cx.answer(conn, id, Err(error)),
@@ -189,21 +309,19 @@ impl Host {
             owner,
             lease_ms,
         };
-        self.watches.by_channel.insert(channel, watch);
-        self.timers.set(lease_ms, Timer::EndWatchLease(channel));
+        self.parts.watches.by_channel.insert(channel, watch);
+        self.timers.set(lease_ms, Timer::Channel(channel));
         cx.answer(conn, id, Ok(json!({ "channel": uri })));
     }
 
-    /// A watched resource changed (WCH-05). The reducer stores nothing of it, so it is published without a comparison
-    /// of the state.
-    pub(crate) fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
-        // The watch may have been released while the change was on its way.
-        let Some(channel) = self.watches.channel_of(number) else {
+    /// Publishes changes of watched resources (WCH-05).
+    fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
+        let Some(channel) = self.parts.watches.channel_of(number) else {
             return;
         };
         // Grants expire without an input.
         self.settle_watch(cx, channel);
-        if self.watches.state(channel).is_none() {
+        if self.parts.watches.state(channel).is_none() {
             return;
         }
         // A client in its grace period gets it when it reconnects; without subscribers no client does.
@@ -217,12 +335,12 @@ impl Host {
         let action = ResourceWatchChangedAction {
             changes: json!({ "items": items }),
         };
-        self.publish(cx, channel, &StateAction::ResourceWatchChanged(action), None);
+        self.commit(cx, channel, StateAction::ResourceWatchChanged(action), None);
     }
 
     /// Whether a connection may subscribe to a watch (SEC-03).
-    pub(crate) fn check_watch(&self, now: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Result<(), RpcError> {
-        let Some(watch) = self.watches.by_channel.get(&channel) else {
+    fn check_watch(&self, now: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Result<(), RpcError> {
+        let Some(watch) = self.parts.watches.by_channel.get(&channel) else {
             return Ok(());
         };
         let reaches = self.browsable_roots(now, conn);
@@ -238,27 +356,33 @@ impl Host {
 
     /// A connection no longer subscribes to a channel. A watch ends with its last subscriber: at once after an
     /// unsubscribe, and otherwise when the client has not reconnected in time.
-    pub(crate) fn left_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId, may_come_back: bool) {
+    fn left_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId, departure: Departure) {
         let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
         // Most channels are no watches.
-        let Some(watch) = self.watches.by_channel.get_mut(&channel) else {
+        let Some(watch) = self.parts.watches.by_channel.get_mut(&channel) else {
             return;
         };
         if is_heard {
             return;
         }
-        if may_come_back {
-            watch.lease_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
-            self.timers.set(watch.lease_ms, Timer::EndWatchLease(channel));
-        } else if watch.lease_ms <= cx.now.mono_ms || !self.is_awaited(channel) {
-            self.release_watch(cx, channel);
+        match departure {
+            Departure::Disconnected => {
+                watch.lease_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
+                self.timers.set(watch.lease_ms, Timer::Channel(channel));
+            }
+            Departure::Unsubscribed => {
+                if watch.lease_ms <= cx.now.mono_ms || !self.is_awaited(channel) {
+                    self.release_watch(cx, channel);
+                }
+            }
         }
     }
 
     /// The lease of a watch ends, unless it was renewed or the watch has a subscriber.
-    pub(crate) fn end_lease(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+    fn end_lease(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
         let is_over = self
+            .parts
             .watches
             .by_channel
             .get(&channel)
@@ -270,11 +394,11 @@ impl Host {
 
     /// Ends subscriptions of clients that have lost access, after an input that may have caused that: they left a
     /// session, it was disposed, or a grant was revoked (RES-15).
-    pub(crate) fn settle_watches(&mut self, cx: &mut Cx<'_>) {
-        if !std::mem::take(&mut self.watches.in_doubt) {
+    fn settle_watches(&mut self, cx: &mut Cx<'_>) {
+        if !std::mem::take(&mut self.parts.watches.in_doubt) {
             return;
         }
-        let mut all: Vec<ChannelId> = self.watches.by_channel.keys().copied().collect();
+        let mut all: Vec<ChannelId> = self.parts.watches.by_channel.keys().copied().collect();
         all.sort_unstable();
         for channel in all {
             self.settle_watch(cx, channel);
@@ -284,7 +408,7 @@ impl Host {
     /// Ends the subscriptions to one watch of clients that have lost access. The watch ends with the last client that
     /// has access.
     fn settle_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        let Some(watch) = self.watches.by_channel.get(&channel) else {
+        let Some(watch) = self.parts.watches.by_channel.get(&channel) else {
             return never!("the channel is a watch");
         };
         let (owner, uri) = (watch.owner.clone(), watch.admitted_by.clone());
@@ -311,7 +435,7 @@ impl Host {
         match heirs.into_iter().next() {
             // Another subscriber has access: it owns the watch from now on.
             Some(heir) => {
-                if let Some(watch) = self.watches.by_channel.get_mut(&channel) {
+                if let Some(watch) = self.parts.watches.by_channel.get_mut(&channel) {
                     watch.owner = heir;
                 }
             }
@@ -345,7 +469,7 @@ impl Host {
     }
 
     fn release_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        if let Some(watch) = self.watches.by_channel.remove(&channel) {
+        if let Some(watch) = self.parts.watches.by_channel.remove(&channel) {
             self.remove_channel(channel);
             cx.emit(ResourceCommand::CloseWatch { watch: watch.number });
         }

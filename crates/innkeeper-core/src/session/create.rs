@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ahp_types::actions::{SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, StateAction};
+use ahp_types::actions::{SessionCreationFailedAction, SessionReadyAction, StateAction};
 use ahp_types::notifications::SessionAddedParams;
 use ahp_types::state::{
     ChatOrigin, ChatState, ErrorInfo, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
@@ -147,8 +147,7 @@ impl Host {
         self.refresh_server_tools(cx, session_id);
         if let Some(active_client) = create.active_client {
             self.set_opt_in(session_id, &active_client.client_id, create.opt_in);
-            let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
-            self.commit(cx, session_id, action, None);
+            self.set_active_client(cx, session_id, active_client, None);
         }
         let creator = self.conns.client(conn).cloned();
         if self.asks_to_sign_in(cx, chat_id, creator.as_ref()) {

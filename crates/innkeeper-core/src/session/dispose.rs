@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clients::channels::Channel;
 use crate::clients::client::Phase;
-use crate::core::{Cx, Host, ROOT, Timer, never};
+use crate::core::{Cx, Host, ROOT, SessionRemoval, Timer, never};
 use crate::effect::{BlobCommand, Delivery, JournalCommand};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::dialect::ProtocolVersion;
@@ -125,7 +125,7 @@ impl Host {
                 client.memberships.remove(&session_id);
             }
         }
-        self.watches.recheck();
+        self.session_removed(cx, session_id, SessionRemoval::Deleted);
     }
 
     /// The connections that listen to a session or to one of its chats.

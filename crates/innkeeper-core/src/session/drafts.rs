@@ -1,9 +1,9 @@
-//! Drafts: sessions in which nobody has written anything yet.
+//! Drafts: new sessions without content.
 //!
-//! Clients create a session as soon as a person opens an empty input box, and often leave it behind. So a new
-//! session is a draft: it works like any other for clients that know its URI, but it is in no list and nobody is told
-//! of it. The first thing that a person wants to find again makes it an ordinary session, for good. A draft that
-//! nothing holds any more is deleted when the grace is over.
+//! Clients create a session as soon as a user opens an empty input box, and often never use it. So a new session is a
+//! draft: it works like any other for clients that know its URI, but it is in no list and is not announced. The first
+//! content that a user wants to find again makes it a listed session, permanently. A draft without subscribers is
+//! deleted when its grace period is over.
 
 use ahp_types::actions::StateAction;
 
@@ -11,17 +11,17 @@ use crate::core::{Cx, Host, Timer};
 use crate::ids::ChannelId;
 use crate::session::Session;
 
-/// Whether an action leaves something behind in its chat that a person wants to find again. The text of an input box
-/// (`chat/draftChanged`) does not: clients send it at every pause.
-fn is_content_of_chat(action: &StateAction) -> bool {
+/// Returns true for an action that adds content to a chat that a user wants to find again. The text of an input box
+/// (`chat/draftChanged`) is none: clients send it at every pause.
+pub(crate) fn is_content_of_chat(action: &StateAction) -> bool {
     matches!(
         action,
         StateAction::ChatTurnStarted(_) | StateAction::ChatPendingMessageSet(_)
     )
 }
 
-/// The same for an action of the session itself: a name, a place in the archive, a further chat.
-fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
+/// The same for an action of the session itself: a title, archiving, another chat.
+pub(crate) fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
     match action {
         StateAction::SessionTitleChanged(_) | StateAction::SessionIsArchivedChanged(_) => true,
         StateAction::SessionChatAdded(added) => !session.is_default(&added.summary.resource),
@@ -30,36 +30,17 @@ fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
 }
 
 impl Host {
-    /// Looks whether an action of a chat ends the draft that its session is.
-    pub(crate) fn follow_draft_of_chat(&mut self, chat: ChannelId, action: &StateAction) {
-        if !self.sessions.has_drafts() || !is_content_of_chat(action) {
-            return;
-        }
-        if let Some(session) = self.chats.get(&chat).map(|chat| chat.session) {
-            self.end_draft(session);
-        }
-    }
-
-    /// Looks whether an action of a session ends the draft that it is.
-    pub(crate) fn follow_draft(&mut self, session_id: ChannelId, action: &StateAction) {
-        if !self.sessions.is_draft(&session_id) {
-            return;
-        }
-        let session = self.sessions.get(&session_id);
-        if session.is_some_and(|session| is_content_of_session(session, action)) {
-            self.end_draft(session_id);
+    /// Makes listed sessions of the drafts that got content. This happens at the end of the input, so that the
+    /// announcement shows everything that followed from the input: title, status and time.
+    pub(crate) fn end_drafts_with_content(&mut self) {
+        for session in self.touched.take_content() {
+            if self.sessions.end_draft(session) {
+                self.mark_dirty(session);
+            }
         }
     }
 
-    /// Makes an ordinary session of a draft. It is announced when the present input is done with, so that the
-    /// announcement has everything that followed from the input: title, status and time.
-    fn end_draft(&mut self, session_id: ChannelId) {
-        if self.sessions.end_draft(session_id) {
-            self.mark_dirty(session_id);
-        }
-    }
-
-    /// Tells root subscribers of the sessions that are no drafts any more.
+    /// Announces the sessions that are no longer drafts to root subscribers.
     pub(crate) fn announce_newly_listed(&mut self, cx: &mut Cx<'_>) {
         let newly_listed = self.sessions.take_newly_listed();
         if newly_listed.is_empty() {
@@ -71,13 +52,13 @@ impl Host {
         self.publish_active_sessions(cx);
     }
 
-    /// Whether the host has as many sessions as it takes, drafts included.
+    /// Returns true if the host has the maximum number of sessions, drafts included.
     pub(crate) fn is_full(&self) -> bool {
         self.sessions.total() >= self.config.max_sessions
     }
 
-    /// Whether somebody still needs a draft: its subscribers, or its creator before anybody subscribed.
-    fn is_draft_held(&self, session_id: ChannelId) -> bool {
+    /// Returns true if a draft is in use: by its subscribers, or by its creator before the first subscription.
+    fn is_draft_in_use(&self, session_id: ChannelId) -> bool {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
@@ -85,7 +66,7 @@ impl Host {
         self.has_listeners(session_id) || creator.is_some_and(|creator| self.clients.is_connected(creator))
     }
 
-    /// Notes that somebody listens to a session or to one of its chats.
+    /// Notes a subscription to a session or to one of its chats.
     pub(crate) fn hold_draft(&mut self, channel: ChannelId) {
         if !self.sessions.has_drafts() {
             return;
@@ -97,13 +78,13 @@ impl Host {
         }
     }
 
-    /// Starts the grace of every draft that nothing holds any more.
+    /// Starts the grace period of every draft that is no longer in use.
     pub(crate) fn release_drafts(&mut self, cx: &mut Cx<'_>) {
-        // A look-out or a host that cannot write deletes nothing.
+        // An observer or a host that cannot write deletes nothing.
         if !self.sessions.take_released_drafts() || self.storage.mode().is_read_only() {
             return;
         }
-        let free = self.sessions.drafts().filter(|id| !self.is_draft_held(*id));
+        let free = self.sessions.drafts().filter(|id| !self.is_draft_in_use(*id));
         let free: Vec<ChannelId> = free.collect();
         for id in free {
             if let Some(session) = self.sessions.get_mut(&id)
@@ -116,13 +97,13 @@ impl Host {
         }
     }
 
-    /// Deletes a draft whose grace is over.
+    /// Deletes a draft whose grace period is over.
     pub(crate) fn expire_draft(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let session = self.sessions.get(&session_id).filter(|session| session.is_draft);
         let is_over = session
             .and_then(|session| session.draft_ends_ms)
             .is_some_and(|ends_ms| ends_ms <= cx.now.mono_ms);
-        if is_over && !self.is_draft_held(session_id) {
+        if is_over && !self.is_draft_in_use(session_id) {
             self.remove_session(cx, session_id);
         }
     }

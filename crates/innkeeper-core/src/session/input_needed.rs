@@ -14,8 +14,8 @@ use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 impl Host {
-    /// Brings the session's list up to date with what an action changed in one of its chats. Most
-    /// actions are about one part, and only that is looked at: a turn may have thousands.
+    /// Updates the session's list after an action of one of its chats. Most actions are about one part, and only that
+    /// part is compared: a turn may have thousands.
     pub(crate) fn show_input_needed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<InputSubject<'_>>) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
@@ -76,10 +76,10 @@ impl Host {
         }
     }
 
-    /// Takes everything of a chat off its session's list, because the chat leaves.
+    /// Removes all requests of a chat from its session's list, because the chat leaves.
     pub(crate) fn hide_input_needed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chat_uri: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
-            return;
+            return never!("the session is in memory");
         };
         let shown = session.state.input_needed.as_deref().unwrap_or_default();
         let gone: Vec<String> = shown
@@ -105,8 +105,8 @@ pub(crate) enum InputSubject<'a> {
 }
 
 impl InputSubject<'_> {
-    /// Under which id the session shows that it waits: stable for the life of the part, which waits
-    /// for one thing at a time.
+    /// Returns the id of the request in the session's list. It is stable for the whole part, which waits for one thing
+    /// at a time.
     fn id(self, chat: &str) -> String {
         match self {
             Self::Call(call) => format!("{chat}#tool/{call}"),
@@ -164,8 +164,7 @@ fn tool_wait(chat: &str, turn_id: &str, call: &ToolCallState) -> Option<SessionI
                     chat: chat.to_owned(),
                     turn_id: turn_id.to_owned(),
                     client_id: client.client_id.clone(),
-                    // What the owner itself streams back is in the chat; here it would only make
-                    // every piece of it travel twice.
+                    // Content that the owner streams back is in the chat; here every piece of it would be sent twice.
                     tool_call: ToolCallRunningState {
                         content: None,
                         ..call.clone()

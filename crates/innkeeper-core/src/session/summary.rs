@@ -11,7 +11,7 @@ use crate::protocol::uri;
 use crate::session::create::encode_added;
 
 impl Host {
-    /// Brings a session up to date with one of its chats, in the same step as the cause.
+    /// Updates the entry of a chat in its session's catalogue, in the same step as the cause.
     pub(crate) fn sync_catalogue_entry(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let Some(chat) = self.chats.get(&chat) else {
             return never!("the chat is in memory");
@@ -26,17 +26,23 @@ impl Host {
         }
     }
 
-    /// The end of a turn makes its chat and its session unread, also for those who marked them as read while it ran.
-    /// Subagents tell the call that started them, and have no read state that people see.
+    /// Marks a chat and its session as unread at the end of a turn, also if a user marked them as read while it ran.
+    /// Subagents are left out: their result is part of the call that started them, and clients show no read state for
+    /// them.
     pub(crate) fn mark_unread(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: &StateAction) {
         let ends_turn = matches!(
             action,
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_)
         );
-        let chat = self.chats.get(&chat_id).filter(|_| ends_turn);
-        let Some(chat) = chat.filter(|chat| !matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. }))) else {
+        if !ends_turn {
             return;
+        }
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return never!("the chat is in memory");
         };
+        if matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. })) {
+            return;
+        }
         let is_read = |status: u32| status & SessionStatus::IsRead.bits() != 0;
         let session_id = chat.session;
         if is_read(chat.model.head().status) {
@@ -50,29 +56,33 @@ impl Host {
         }
     }
 
-    /// Collects changes for a moment, so that a burst is one notification (ROOT-13).
-    pub(crate) fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
-        if let Some(entry) = self.sessions.get_mut(&session)
-            && !entry.summary_due
-            && !entry.is_draft
-        {
-            entry.summary_due = true;
-            let at_ms = cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms);
-            self.timers.set(at_ms, Timer::AnnounceSummary(session));
+    /// Notes when sessions were last used, and schedules their summaries. Changes are collected for a moment, so that
+    /// a burst is one notification (ROOT-13).
+    pub(crate) fn follow_changed_sessions(&mut self, cx: &mut Cx<'_>) {
+        let at_ms = cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms);
+        for id in self.touched.take_sessions() {
+            // A session that the same input removed has no summary.
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.used_ms = cx.now.mono_ms;
+                if !session.is_draft && !std::mem::replace(&mut session.summary_due, true) {
+                    self.timers.set(at_ms, Timer::AnnounceSummary(id));
+                }
+            }
         }
     }
 
-    /// Announces every change that is being collected. A list shows the present; a change in it
-    /// that is undone before it was announced would otherwise stay with its reader for ever.
+    /// Announces every change that is being collected. A list shows the present; a change that is undone before it was
+    /// announced would otherwise stay with its reader.
     pub(crate) fn announce_due_summaries(&mut self, cx: &mut Cx<'_>) {
         for session in self.timers.scheduled_summaries() {
             self.announce_summary(cx, session);
         }
     }
 
-    /// Announces what changed since root subscribers last heard of a session (ROOT-12).
+    /// Announces the changes of a session's summary since the last announcement to root subscribers (ROOT-12).
     pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
+            // Timers are not cancelled when their session is removed.
             return;
         };
         session.summary_due = false;

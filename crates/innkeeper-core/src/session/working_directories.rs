@@ -4,6 +4,7 @@
 //! action is published (DSP-17). During a turn they cannot change: a running agent must not lose its working
 //! directory.
 
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{
     ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, SessionWorkingDirectoryRemovedAction,
     SessionWorkingDirectoryReplacedAction, SessionWorkingDirectorySetAction, StateAction,
@@ -140,8 +141,9 @@ impl Host {
         Verdict::from_check(StateAction::ChatWorkingDirectoryRemoved(removed), check)
     }
 
-    /// Changes the directories of a session, and everything that depends on them: the subsets of its chats, and the
-    /// approvals of its workspace. `gone` is the removed directory, and its replacement.
+    /// Changes the directories of a session, and everything that depends on them: its watches, customizations and
+    /// repository, the subsets of its chats, and the approvals of its workspace. `gone` is the removed directory, and
+    /// its replacement.
     fn change_directories(
         &mut self,
         cx: &mut Cx<'_>,
@@ -155,7 +157,11 @@ impl Host {
             session.and_then(approval::workspace).map(str::to_owned)
         };
         let before = workspace(self);
-        self.commit_dispatched(cx, by, action);
+        if self.commit_dispatched(cx, by, action) == ReduceOutcome::Applied {
+            self.parts.watches.recheck();
+            self.customizations_rescoped(cx, session_id);
+            self.repository_moved(cx, session_id);
+        }
         if let Some((gone, instead)) = gone {
             self.directory_gone(cx, session_id, &gone, instead.as_ref());
         }
@@ -163,13 +169,6 @@ impl Host {
             self.forget_rules_of_moved_session(cx, session_id);
         }
         self.workspace_changed(cx, session_id);
-    }
-
-    /// A session works in other directories now: so do its watches, customizations and repository.
-    pub(crate) fn after_directories_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.watches.recheck();
-        self.customizations_rescoped(cx, session_id);
-        self.repository_moved(cx, session_id);
     }
 
     /// The capability of a session's agent to work in several directories (SES-25).

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::{Cx, Host, Timer, never};
+use crate::core::{Cx, Host, SessionRemoval, Timer, never};
 use crate::effect::AgentCommand;
 use crate::ids::ChannelId;
 
@@ -56,7 +56,10 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
-        session.summary_due || self.has_listeners(session_id) || !self.is_at_rest(session)
+        session.summary_due
+            || self.has_listeners(session_id)
+            || !self.is_at_rest(session)
+            || self.parts.are_busy_in(session_id)
     }
 
     /// Whether a session or one of its chats has subscribers.
@@ -98,6 +101,7 @@ impl Host {
             }
             self.remove_channel(chat_id);
         }
+        self.session_removed(cx, session_id, SessionRemoval::Evicted);
         self.remove_channel(session_id);
     }
 }

@@ -11,7 +11,7 @@ use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, MessageAttachment};
 
 use crate::clients::client::Conn;
-use crate::core::{Cx, Host, json_bytes};
+use crate::core::{ChannelCommand, ChannelParts, Cx, Host, json_bytes};
 use crate::effect::{CloseReason, Delivery, JournalCommand};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{ClientInput, Dispatch};
@@ -216,6 +216,8 @@ impl Host {
             if !self.handle_or_defer(cx, conn, input) {
                 return;
             }
+            // The next input finds the state as if this one had just arrived.
+            self.settle(cx);
         }
     }
 
@@ -397,13 +399,15 @@ pub(crate) fn unreadable(problem: &impl std::fmt::Display) -> RpcError {
     )
 }
 
-/// The channels that an input is about.
+/// The channels that an input is about. The session stands for a channel that comes into memory with it.
 fn named(input: &ClientInput) -> Vec<&str> {
-    match input {
+    let named = match input {
         ClientInput::Request { command, .. } => named_by_command(command),
         ClientInput::Dispatch(dispatch) => named_by_dispatch(dispatch),
         ClientInput::McpNotification(_) | ClientInput::Unsubscribe { .. } | ClientInput::Disconnected => Vec::new(),
-    }
+    };
+    let named = named.into_iter();
+    named.map(|uri| ChannelParts::session_of(uri).unwrap_or(uri)).collect()
 }
 
 fn named_by_command(command: &Command) -> Vec<&str> {
@@ -435,6 +439,7 @@ fn named_by_command(command: &Command) -> Vec<&str> {
             _ => Vec::new(),
         },
         Command::Approvals(command) => command.session().into_iter().collect(),
+        Command::Part(command) => command.sessions(),
         Command::Ping
         | Command::ImportSession { .. }
         | Command::ListDeletedSessions
@@ -443,7 +448,6 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         | Command::ResolveSessionConfig(_)
         | Command::SessionConfigCompletions(_)
         | Command::RequestResource { .. }
-        | Command::WatchResource(_)
         | Command::Grants(_)
         // A session with subscribers is in memory.
         | Command::Mcp(_)

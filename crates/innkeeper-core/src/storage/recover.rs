@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ahp_types::actions::{
-    ChatBackgroundWorkRemovedAction, ChatErrorAction, SessionActiveClientRemovedAction, SessionCreationFailedAction,
-    StateAction,
-};
+use ahp_types::actions::{ChatBackgroundWorkRemovedAction, ChatErrorAction, SessionCreationFailedAction, StateAction};
 use ahp_types::state::{BackgroundWork, ErrorResponsePart, SessionLifecycle, ToolCallContributor, ToolCallState};
 
 use crate::agent::Failure;
@@ -290,8 +287,7 @@ impl Host {
                     client.memberships.insert(session_id);
                 }
                 Some(_) | None => {
-                    let action = SessionActiveClientRemovedAction { client_id };
-                    self.commit(cx, session_id, StateAction::SessionActiveClientRemoved(action), None);
+                    self.remove_active_client(cx, session_id, client_id, None);
                 }
             }
         }

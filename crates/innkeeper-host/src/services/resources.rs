@@ -14,6 +14,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use innkeeper_core::Input;
+use innkeeper_core::resource::WatchInput;
 use tokio::sync::mpsc;
 
 use crate::main_loop::Message;
@@ -203,7 +204,7 @@ impl ChangeSink {
         match &self.to {
             To::Host(inbox) => match inbox.upgrade() {
                 Some(inbox) => {
-                    let input = Input::WatchChanged { watch, changes };
+                    let input = Input::from(WatchInput::Changed { watch, changes });
                     inbox.send(Message::Core(input)).await.is_ok()
                 }
                 None => false,

@@ -188,7 +188,7 @@ fn name(input: &Input) -> &'static str {
             Command::Mcp(_)
             | Command::Resource(_)
             | Command::RequestResource { .. }
-            | Command::WatchResource(_)
+            | Command::Part(_)
             | Command::Grants(_)
             | Command::Approvals(_)
             | Command::Initialize(_)

@@ -15,8 +15,7 @@ use crate::protocol::error::RpcError;
 /// Requests about approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalCommand {
-    /// `innkeeper/listApprovals`: what holds everywhere, in workspaces, and in one session or in all
-    /// that are in memory.
+    /// `innkeeper/listApprovals`: the rules of the host, of workspaces, and of one session or all sessions in memory.
     List {
         /// The session; absent means all that are in memory.
         session: Option<String>,
@@ -62,7 +61,7 @@ impl ApprovalCommand {
 }
 
 impl Host {
-    /// Lists, gives and takes back approvals.
+    /// Lists, adds and revokes approvals.
     pub(crate) fn approval_command(&mut self, cx: &mut Cx<'_>, command: ApprovalCommand) -> Result<Value, RpcError> {
         match command {
             ApprovalCommand::List { session } => self.list_approvals(session.as_deref()),

@@ -51,7 +51,7 @@ const WRAPPERS: &[&str] = &[
     "xargs",
 ];
 
-/// Programs that run what a file or an argument says. A pattern has to name that file.
+/// Programs that execute a file or an argument. A pattern has to name that file.
 const INTERPRETERS: &[&str] = &[
     "ash",
     "awk",
@@ -92,8 +92,8 @@ const INTERPRETERS: &[&str] = &[
     "zsh",
 ];
 
-/// Options that have a program run something else, read its configuration from elsewhere, or write a
-/// file, without their dashes. A wildcard does not stand for them.
+/// Options that have a program run another program, read configuration from another file, or write a file, without
+/// their dashes. A wildcard does not match them.
 const ESCAPES: &[&str] = &[
     "C",
     "artifact-dir",
@@ -245,7 +245,7 @@ fn plain(text: &str) -> Result<(Word, &str), String> {
     }
 }
 
-/// Characters that no shell gives a meaning to, wherever they stand in an argument.
+/// Characters without a meaning in any shell, anywhere in an argument.
 fn is_harmless(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | ':' | '=' | '@' | '%' | '+' | ',' | '-')
 }
@@ -275,8 +275,8 @@ pub(crate) fn covers(pattern: &[Word], line: &[Word]) -> bool {
         && line.get(fixed.len()..).is_some_and(|rest| rest.iter().all(may_vary))
 }
 
-/// Whether `*` may stand for a word: for anything but a path that leads out of the directory, and an
-/// option that makes another command of this one.
+/// Returns true if `*` matches a word: anything but a path that leads out of the directory, and an option that changes
+/// what the command does.
 fn may_vary(word: &Word) -> bool {
     let text = match word {
         Word::Plain(text) | Word::Quoted(text) => text.as_str(),
@@ -284,13 +284,13 @@ fn may_vary(word: &Word) -> bool {
     };
     let name = text.split('=').next().unwrap_or(text);
     let option = name.trim_start_matches('-');
-    // `-Z` of cargo turns on what may change at any time.
+    // `-Z` of cargo enables unstable features, whose meaning may change.
     if text.starts_with('-') && (ESCAPES.contains(&option) || text.starts_with("-Z")) {
         return false;
     }
     let value = match text.strip_prefix("--").and_then(|option| option.split_once('=')) {
         Some((_, value)) => value,
-        // The value of a short option may stand right behind it, as in `-C..` or `-I/usr`.
+        // The value of a short option may follow it directly, as in `-C..` or `-I/usr`.
         None if text.starts_with('-') => return !text.contains("..") && !text.contains('/'),
         None => text,
     };

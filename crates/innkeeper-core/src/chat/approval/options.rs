@@ -17,7 +17,7 @@ const IN_WORKSPACE_WIDER: &str = "allow-workspace-pattern";
 const EVERY_CALL: &str = "allow-session-every";
 const DENY: &str = "deny";
 
-/// Longest rule that is offered: people have to be able to read it in a button.
+/// Longest rule that is offered: users have to be able to read it in a button.
 const MAX_OFFERED: usize = 200;
 
 /// How far an approval reaches.
@@ -125,8 +125,8 @@ fn inline_text(input: Option<&ToolInput>) -> Option<&str> {
     }
 }
 
-/// The narrowest rule that covers a call again, a wider one that people may mean, and the one that
-/// no longer asks about the tool at all.
+/// The narrowest rule that covers a call again, a wider one that the user may mean, and the one that no longer asks
+/// about the tool at all.
 #[derive(Debug, Default)]
 struct Proposals {
     narrow: Option<Rule>,
@@ -214,7 +214,7 @@ impl Offered {
     /// The host's choices for a call, narrow ones before wide ones (TOOL-09).
     pub(crate) fn standard(call: Call, has_workspace: bool) -> Self {
         let Proposals { narrow, wider, every } = proposals(&call);
-        // A rule that does not cover what people look at would not be what they allowed.
+        // A rule that does not cover the shown call would allow something that the user did not see.
         let written = |rule: &Rule| {
             let text = rule.written().filter(|text| text.len() <= MAX_OFFERED);
             text.filter(|_| rule.covers(&call))
@@ -309,7 +309,7 @@ impl Offered {
     }
 }
 
-/// The rule that a client edited, checked: it has to cover the call that people looked at.
+/// Checks a rule that a client edited: it has to cover the call that was shown.
 pub(crate) fn edited_rule(offered: Option<&Offered>, text: &str) -> Result<(), String> {
     let rule = Rule::parse(text)?;
     match offered {

@@ -33,9 +33,9 @@ pub(crate) enum Rule {
         directory: Directory,
         line: Line,
     },
-    /// Files; a `None` stands for all of them.
+    /// Files; `None` means all of them.
     Files { access: FileAccess, path: Option<FilePath> },
-    /// Servers on the network; a `None` stands for all of them.
+    /// Servers on the network; `None` means all of them.
     Host { origin: Option<String> },
     /// A tool of an MCP server.
     Mcp { server: String, tool: Option<String> },
@@ -153,7 +153,7 @@ pub(crate) enum Call {
     Client { client: String, tool: String },
 }
 
-/// Words that stand for what a rule is about; tools that are called the same get a prefix.
+/// Prefixes of the kinds of rules; a tool with such a name gets a prefix itself.
 const RESERVED: &[&str] = &["edit", "read", "fetch", "mcp", "client"];
 const TOOL_PREFIX: &str = "tool:";
 
@@ -388,7 +388,7 @@ impl Line {
         }
     }
 
-    /// Exactly this text, where everybody can see what it says.
+    /// Exactly this text, if all of its characters are visible.
     pub(crate) fn exact(text: &str) -> Option<Self> {
         let is_plain = text.chars().all(|c| matches!(c, ' '..='~')) && !text.contains('*');
         let is_trimmed = text.trim() == text && !text.is_empty() && !text.starts_with('{');
@@ -423,7 +423,7 @@ fn pair(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// A server as rules write it: `https` goes without saying.
+/// A server as rules write it: `https` is the default and left out.
 pub(crate) fn origin(text: &str) -> Result<String, String> {
     let text = text.strip_prefix("https://").unwrap_or(text);
     let host = text.strip_prefix("http://").unwrap_or(text);
@@ -439,7 +439,7 @@ fn is_unescaped(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '+')
 }
 
-/// A name of somebody else's as a rule can hold it: visible, and no two names look the same.
+/// Encodes a foreign name for a rule: all characters are visible, and no two names look the same.
 pub(crate) fn escaped(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {

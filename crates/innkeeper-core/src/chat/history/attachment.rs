@@ -13,14 +13,13 @@ use crate::core::Host;
 use crate::resources::is_of_mcp_server;
 
 impl Host {
-    /// Resolves the chats attached to a message to the turns they end with: what comes later is not
-    /// part of what was attached (TURN-18). A chat without completed turns stays as it is and
-    /// brings nothing (TURN-19).
+    /// Resolves each chat attached to a message to its last completed turn: later turns are not part of the attachment
+    /// (TURN-18). A chat without completed turns stays unresolved and adds nothing (TURN-19).
     pub(crate) fn pin_attachments(&self, message: &mut Message) -> Result<(), String> {
         let mut seen = HashSet::new();
         for (index, attachment) in message.attachments.iter_mut().flatten().enumerate() {
             if let MessageAttachment::Chat(attached) = attachment {
-                // Its whole past goes to the agent, once.
+                // The agent gets all of its turns, once.
                 if !seen.insert(attached.resource.clone()) {
                     return Err(format!("message.attachments[{index}] attaches the same chat again"));
                 }
@@ -53,7 +52,7 @@ impl Host {
         Ok(())
     }
 
-    /// What came with a message, for the agent, and which chats among it have to be read first.
+    /// Returns the attachments of a message for the agent, and the attached chats that have to be read first.
     pub(crate) fn attachments_of(&self, message: &Message) -> (Vec<Attachment>, Vec<UnreadChat>) {
         let mut told = Vec::new();
         let mut unread = Vec::new();
@@ -118,15 +117,15 @@ impl Host {
         }
     }
 
-    /// What was said in an attached chat. A message may have waited in a queue since it was
-    /// accepted; what has gone since then cannot be told, and the agent hears that it is gone.
+    /// Returns the turns of an attached chat. The message may have waited in a queue; if the turns were removed since
+    /// then, the agent gets a note instead.
     fn transcript(&self, attached: &MessageChatAttachment) -> Option<Vec<PastTurn>> {
         let chat = self.chat_at(&attached.resource)?;
         match &attached.end_turn {
             Some(end) => {
                 let last = chat.model.position(end)?;
                 let all = 0..last + 1;
-                // What is not in memory is read for the agent as a whole.
+                // If some turns are not in memory, the host reads all of them for the agent.
                 let is_unread = chat.model.missing(all.clone()).is_some();
                 (!is_unread).then(|| past_turns_in(&chat.model, all))
             }
@@ -154,8 +153,8 @@ impl Host {
     }
 }
 
-/// What came with a message of the past, as far as it is worth telling again: texts and references.
-/// Pictures and other conversations are named, so that an agent knows that it saw them once.
+/// Returns the attachments of a past message that are worth repeating: texts and references. Pictures and other
+/// conversations are only named, so that an agent knows that it saw them once.
 pub(crate) fn past_attachments(message: &Message) -> Vec<Attachment> {
     message
         .attachments
@@ -183,20 +182,19 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
         MessageAttachment::EmbeddedResource(embedded) => {
             let (label, content_type) = (embedded.label.clone(), &embedded.content_type);
             let text = text_of(&embedded.data, content_type)
-                .unwrap_or_else(|| format!("({content_type}, which was attached then and is not at hand any more.)"));
+                .unwrap_or_else(|| format!("({content_type}, which was attached then and is no longer available.)"));
             let label = match embedded.selection.as_ref().and_then(span) {
                 Some(selection) => format!("{label}, {}", selection.in_words()),
                 None => label,
             };
             Attachment::Text { label, text }
         }
-        // What an MCP server let read then is nowhere to be found by its name.
+        // The name of an MCP resource does not identify its content of that time.
         MessageAttachment::Resource(resource) if is_of_mcp_server(&resource.uri) => Attachment::Text {
             label: resource.label.clone(),
-            text:
-                "(Something that an MCP server let read. It was attached then and is not at hand any more; it can be \
+            text: "(A resource of an MCP server. It was attached then and is no longer available; it can be \
                    attached again.)"
-                    .to_owned(),
+                .to_owned(),
         },
         MessageAttachment::Resource(resource) => Attachment::Resource {
             label: resource.label.clone(),

@@ -1,7 +1,6 @@
 //! The turns that have to be in memory before an input can be handled.
 //!
-//! The core never waits. Whoever drives it asks first, and hands an input over when everything that
-//! it needs is there.
+//! The core never waits. The host asks first, and passes an input on when all turns that it needs are in memory.
 
 use std::ops::Range;
 
@@ -50,21 +49,21 @@ impl Host {
         Some((chat_id, missing))
     }
 
-    /// Takes turns into memory that were read. Those that could not be read are still missing, which
-    /// whoever needs them is told.
+    /// Takes turns into memory that were read. Turns that could not be read are still missing, and the input that needs
+    /// them is answered with an error.
     pub(crate) fn turns_loaded(&mut self, chat_id: ChannelId, first: usize, outcome: Result<Vec<Turn>, String>) {
         if let (Some(chat), Ok(turns)) = (self.chats.get_mut(&chat_id), outcome) {
             chat.model.load(first, turns.into_iter().map(Into::into).collect());
         }
     }
 
-    /// The chats in memory, for those who look after what these hold there.
+    /// The chats in memory, for tests that choose which turns stay in memory.
     pub(crate) fn chat_models(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChatModel)> {
         self.chats.iter_mut().map(|(id, chat)| (*id, &mut chat.model))
     }
 
-    /// What a chat that starts from another one needs of it: a fork the turn it ends with, because
-    /// that is its last, and a side chat what it is about.
+    /// Returns the turns that a new chat needs of its source: a fork needs the turn it ends with, because that is its
+    /// last, and a side chat the turns of its context.
     fn source_turns(&self, source: &ChatSource) -> Option<(ChannelId, Range<usize>)> {
         match source {
             ChatSource::Fork(fork) => {

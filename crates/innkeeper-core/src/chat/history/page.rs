@@ -1,8 +1,8 @@
 //! Pages of a chat's history.
 //!
-//! The windows of subscribers differ, so a page travels to the one that asked for it and is not
-//! kept for replay. Whoever loses its connection before a page arrived cannot be told so by a
-//! replay: the page moves the start of the subscription, and its reader gets a snapshot instead.
+//! The windows of subscribers differ, so a page is sent to the subscriber that asked for it and is not part of the
+//! replay window. A client that lost its connection before the page arrived cannot be helped with a replay: the page
+//! moves the start of the subscription, and the client gets a snapshot instead.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::protocol::snapshot::{CURSOR_HEAD, cursor};
 const PAGE_BYTES: usize = 4 << 20;
 
 impl Host {
-    /// `fetchTurns`: the page goes out before the answer, which carries nothing (PAGE-01, E-03).
+    /// `fetchTurns`: the page is sent before the answer, which is empty (PAGE-01, E-03).
     pub(crate) fn fetch_turns(
         &mut self,
         cx: &mut Cx<'_>,
@@ -70,7 +70,7 @@ impl Host {
                 (named + 1).max(loaded_from)
             }
         };
-        // What the subscriber has is not sent again: with a cursor used twice, nothing new is left.
+        // Turns that the subscriber has are not sent again: with a cursor used twice, nothing new is left.
         let start = history
             .fitting(end, self.config.turns_per_page, PAGE_BYTES)
             .min(loaded_from);
@@ -79,8 +79,8 @@ impl Host {
 
     /// Makes sure that every subscriber has the turn that a truncation keeps last (CHT-15, TRC-04).
     ///
-    /// What lies between that turn and those a subscriber has is about to go, so it is not sent: of
-    /// a long history that would be nearly all.
+    /// Turns between that turn and the subscriber's turns are about to be removed, so they are not sent: in a long
+    /// history that would be nearly all.
     pub(super) fn load_through(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, index: usize) {
         let readers = self.channels.get(chat_id).map(|entry| entry.partial_readers());
         for (conn, _) in readers.unwrap_or_default() {

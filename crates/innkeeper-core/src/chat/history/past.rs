@@ -16,13 +16,13 @@ use crate::chat::model::ChatModel;
 use crate::chat::tool_call::{meta, wire};
 use crate::mcp::app_request;
 
-/// The kind of failure of a turn whose message a hook refused: the agent has not heard of it.
+/// The kind of failure of a turn whose message a hook refused: the agent never got the message.
 pub const REFUSED: &str = "refusedByHook";
 
-/// Most bytes of turns that a side chat is told of, the newest first: it is about one of them.
+/// Most bytes of turns in the context of a side chat, the newest first: it is about one of them.
 const CONTEXT_BYTES: usize = 4 << 20;
 
-/// All that was said in a chat, for its agent.
+/// The completed turns of a chat, for its agent.
 pub(crate) fn past_turns(chat: &Arc<str>, model: &ChatModel) -> PastTurns {
     let first = model.history().resident_from();
     PastTurns {
@@ -43,14 +43,14 @@ pub(crate) fn past_turns_in(model: &ChatModel, range: Range<usize>) -> Vec<PastT
         .collect()
 }
 
-/// The turns that a side chat about the last of them is told of (CHT-06).
+/// The context of a side chat about the last of these turns (CHT-06).
 pub(crate) fn context_range(model: &ChatModel, end: usize) -> Range<usize> {
     model.history().fitting(end, usize::MAX, CONTEXT_BYTES)..end
 }
 
-/// Whether an agent may be told of a turn at all: what a hook refused was kept from it, and no reopened agent is to
-/// read it after all. A turn that said something before it was refused to go on was heard. What a model wrote for an
-/// app is no part of the conversation.
+/// Returns true if an agent may get a turn. A message that a hook refused was withheld from the agent, and a reopened
+/// agent must not read it either. A turn with output before the refusal was not withheld. A text that a model wrote for
+/// an app is no part of the conversation.
 pub fn was_heard(turn: &Turn) -> bool {
     if app_request(&turn.message).is_some() {
         return false;
@@ -62,7 +62,7 @@ pub fn was_heard(turn: &Turn) -> bool {
     !(parts.iter().any(is_refusal) && parts.iter().all(is_aside))
 }
 
-/// A completed turn, as an agent is told of it.
+/// Converts a completed turn for an agent.
 pub fn past_turn(turn: &Turn) -> PastTurn {
     let outcome = match turn.state {
         TurnState::Complete => PastOutcome::Complete,
@@ -72,7 +72,7 @@ pub fn past_turn(turn: &Turn) -> PastTurn {
     past(&turn.id, &turn.message, &turn.response_parts, outcome)
 }
 
-/// A turn that is still running, as an agent is told of it: what there is of it now (CHT-07).
+/// Converts the present state of a running turn for an agent (CHT-07).
 pub(crate) fn unfinished_turn(turn: &ActiveTurn) -> PastTurn {
     past(&turn.id, &turn.message, &turn.response_parts, PastOutcome::Unfinished)
 }
@@ -121,7 +121,7 @@ fn past_tool(call: &ToolCallState) -> Option<PastTool> {
         ToolCallState::Cancelled(call) => input_text(call.tool_input.as_ref()),
         ToolCallState::Unknown(_) => return None,
     };
-    // A result that waits for people to look at it is withheld until they did.
+    // A result that waits for a review is withheld until the decision.
     let (output, success) = match call {
         ToolCallState::Completed(call) => (
             Some(output_text(
@@ -142,7 +142,7 @@ fn past_tool(call: &ToolCallState) -> Option<PastTool> {
     })
 }
 
-/// What people said when they did not let a call run. A call without a decision ended with its turn.
+/// The reason that a user gave for a denied call. A call without a decision ended with its turn.
 fn refusal(call: &ToolCallCancelledState) -> Option<String> {
     let because = call.reason_message.as_ref().map(|message| message.as_text().to_owned());
     let instead = call.user_suggestion.as_ref().map(words_of);
@@ -157,7 +157,7 @@ fn refusal(call: &ToolCallCancelledState) -> Option<String> {
             "It did not run: the user skipped it, and said: {}",
             said.join("\n")
         )),
-        (false, _) => Some(format!("It did not run, and the person said: {}", said.join("\n"))),
+        (false, _) => Some(format!("It did not run, and the user said: {}", said.join("\n"))),
         (true, ToolCallCancellationReason::Skipped) if is_decided => {
             Some("It did not run: the user skipped it.".to_owned())
         }
@@ -173,7 +173,7 @@ fn input_text(input: Option<&ToolInput>) -> String {
     }
 }
 
-/// The text of a result, or what went wrong if that is all there is.
+/// The text of a result, or its error if it has no text.
 fn output_text(content: &[ToolResultContent], error: Option<&serde_json::Value>) -> String {
     let texts: Vec<Cow<'_, str>> = content
         .iter()

@@ -11,7 +11,7 @@ use crate::agent::Attachment;
 /// Mark of a part that holds a user's text.
 const MARK: &str = "steering";
 
-/// A message as its agent hears it in the middle of a turn: as text, with all that came with it.
+/// A message as its agent gets it in the middle of a turn: as text, with all attachments.
 pub(crate) fn words_of(message: &Message) -> String {
     let mut words = String::new();
     for attachment in past_attachments(message) {

@@ -35,7 +35,7 @@ impl Host {
         if chat.parent.is_some() {
             return Err("this chat belongs to a subagent, whose history only its agent writes".to_owned());
         }
-        // TRC-05: the model would go on from what people no longer see.
+        // TRC-05: the model would continue from turns that users no longer see.
         let agent = self.agent_of(session);
         if agent.is_none_or(|agent| !agent.restores_history) {
             let name = agent.map_or("this chat's agent", |agent| &agent.info.display_name);
@@ -52,7 +52,7 @@ impl Host {
         }
     }
 
-    /// Cuts a chat's history and lets its agent start from what is left (TRC-01, TRC-02, TRC-05).
+    /// Truncates a chat's history and reopens its agent with the rest (TRC-01, TRC-02, TRC-05).
     pub(crate) fn apply_truncated(&mut self, cx: &mut Cx<'_>, by: &Dispatched, truncated: ChatTruncatedAction) {
         let chat_id = by.channel;
         let Some(chat) = self.chats.get(&chat_id) else {
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// Without turns nobody lacks one.
+    /// A chat without turns has no subscriber that lacks one.
     fn forget_windows(&mut self, chat_id: ChannelId) {
         let Some(entry) = self.channels.get_mut(chat_id) else {
             return never!("the channel exists");

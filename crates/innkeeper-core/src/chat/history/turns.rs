@@ -1,8 +1,7 @@
 //! The completed turns of a chat, and which of them are in memory.
 //!
-//! Of every turn its id and size are known; the turns themselves may be left to the store, and
-//! then whoever writes a snapshot reads them there. So what a chat takes is bounded by what its
-//! readers look at, not by its history.
+//! The id and size of every turn are in memory; the turns themselves may be left to the store, and the writer of a
+//! snapshot reads them there. So the memory of a chat is bounded by the turns that its readers use, not by its history.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -59,7 +58,7 @@ impl History {
         history
     }
 
-    /// The history of a chat that was kept: all of its turns, and the latest of them in memory.
+    /// The history of a restored chat: all of its turns, and the latest of them in memory.
     pub(crate) fn restored(
         chat: &str,
         turns: Vec<StoredTurn>,
@@ -79,8 +78,8 @@ impl History {
         history
     }
 
-    /// The oldest turns, as the history of another chat. What is not in memory is read there, so it
-    /// has to be copied in the store before anybody looks.
+    /// The oldest turns, as the history of another chat. Turns that are not in memory are read from the other chat's
+    /// rows, so the store has to copy them first.
     pub(crate) fn forked(&self, chat: &str, count: usize) -> Self {
         let entries = self.entries.get(..count).unwrap_or(&self.entries).to_vec();
         Self {
@@ -216,8 +215,8 @@ impl History {
         }
     }
 
-    /// Up to where turns can leave memory when only the latest are kept, and those that nobody else
-    /// has: `None` when there is nothing to do.
+    /// The position before which turns can leave memory if only the latest stay, and those that are not stored; `None`
+    /// if there is nothing to drop.
     pub(crate) fn forgettable(&self, stored: usize, keep_turns: usize, keep_bytes: usize) -> Option<usize> {
         self.source.as_ref()?;
         let first_kept = self.fitting(self.entries.len(), keep_turns, keep_bytes).min(stored);
@@ -225,7 +224,7 @@ impl History {
         (oldest < first_kept).then_some(first_kept)
     }
 
-    /// Drops what is in memory before a position.
+    /// Drops the turns in memory before a position.
     pub(crate) fn forget_before(&mut self, first_kept: usize) {
         self.loaded = self.loaded.split_off(&first_kept);
     }
@@ -239,7 +238,7 @@ impl History {
     fn read(&self, range: Range<usize>) -> Result<Vec<Bytes>, String> {
         let chat = &self.chat;
         let Some(source) = &self.source else {
-            return Err(format!("turns {range:?} of {chat} are nowhere to be read"));
+            return Err(format!("turns {range:?} of {chat} are not stored"));
         };
         let read = source.read(chat, range.clone());
         let rows = read.map_err(|problem| format!("turns {range:?} of {chat} cannot be read: {problem}"))?;

@@ -1,7 +1,7 @@
 //! The part of a chat's history that a new subscription shows.
 //!
-//! Whoever asks for the latest turns gets about as many (SUB-12). Whoever asks for everything gets
-//! what fits into a message that the published client reads (trap 11), and a cursor for the rest.
+//! A client that asks for the latest turns gets about as many (SUB-12). A client that asks for everything gets the
+//! turns that fit into a message that the published client reads (trap 11), and a cursor for the rest.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ impl Host {
         self.window_within(channel, turns, self.most_bytes())
     }
 
-    /// Makes several snapshots fit into one answer (NEG-10, REC-05). Each of them gets an equal
-    /// share; what one does not need is not given to the others.
+    /// Makes several snapshots fit into one answer (NEG-10, REC-05). Each snapshot gets an equal share; an unused part
+    /// of a share is not given to the others.
     pub(crate) fn fit_together(&mut self, conn: ConnId, windows: &mut [(ChannelId, Window)]) {
         let most = self.most_bytes();
         let wanted = windows.iter();

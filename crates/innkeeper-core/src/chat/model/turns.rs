@@ -9,7 +9,7 @@ use super::ChatModel;
 use crate::chat::history::History;
 use crate::storage::records::{StoredTurn, TurnSource};
 
-/// Completed turns that are not as they were when somebody last asked.
+/// Completed turns that changed since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// The first position that changed.
@@ -36,8 +36,8 @@ pub struct TurnChanges {
 }
 
 impl ChatModel {
-    /// A chat as it was kept: everything but its completed turns, what is known of all of those, the
-    /// latest of them, and where the others are read.
+    /// A restored chat: its head, the ids and sizes of its completed turns, the latest turns, and the source of the
+    /// others.
     pub fn restore(
         head: ChatState,
         turns: Vec<StoredTurn>,
@@ -56,7 +56,7 @@ impl ChatModel {
             from: Some(count),
             copied: (count > 0).then(|| (source.head.resource.as_str().into(), count)),
         };
-        // What was interrupted is interrupted in the source; only its agent can take it up again.
+        // Interrupted turns stay interrupted in the source chat; only their agent can resume them.
         if history.last().is_some_and(|turn| is_resumable(turn))
             && let Some(mut last) = history.pop()
         {
@@ -111,8 +111,7 @@ impl ChatModel {
         }
     }
 
-    /// Says where turns can be read that leave memory. A chat that was created in this life of the
-    /// host has to be told once.
+    /// Sets the source of turns that leave memory. A chat that was created in this run of the host needs it once.
     pub fn read_turns_from(&mut self, source: Arc<dyn TurnSource>) {
         Arc::make_mut(&mut self.history).read_from(source);
     }
@@ -129,7 +128,7 @@ impl ChatModel {
     pub fn turn_changes(&mut self) -> Option<TurnChanges> {
         let changes = std::mem::take(&mut self.changes);
         let from = changes.from?;
-        // What changed has not been stored, so it never left memory.
+        // A changed turn has not been stored yet, so it never left memory.
         let turns = (from..self.turn_count()).filter_map(|index| self.history.get(index).cloned());
         Some(TurnChanges {
             copied: changes.copied,

@@ -9,9 +9,9 @@ use ahp_types::state::{
 use super::wire;
 use crate::agent::AnswerValue;
 
-/// Longest words of an answer, in bytes.
+/// Longest text of an answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// Most words somebody wrote beside the options.
+/// Most free texts beside the options.
 const MAX_FREEFORM: usize = 64;
 
 /// The question of an id.
@@ -23,13 +23,15 @@ pub(super) fn question<'a>(request: &'a ChatInputRequest, id: &str) -> Result<&'
         .ok_or_else(|| format!("there is no question {id:?} in this request"))
 }
 
-/// Turns words into the number or the truth value that they stand for. VS Code answers every
-/// question that has no options with text. Nothing at all is no answer.
+/// Converts text into the number or boolean that it means. VS Code answers every question without options with text.
+/// Empty text is no answer.
 pub(super) fn coerce(question: &ChatInputQuestion, answer: &mut ChatInputAnswer) {
     let (ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered)) = answer else {
+        // A skipped answer has no value.
         return;
     };
     let ChatInputAnswerValue::Text(text) = &answered.value else {
+        // Only text is converted.
         return;
     };
     let words = text.value.trim();
@@ -131,8 +133,8 @@ fn check_freeform(values: Option<&[String]>, allowed: bool, field: &str) -> Resu
     Ok(())
 }
 
-/// A form that is accepted has what must be answered (INP-05), and every answer is within the
-/// bounds of its question. An answer is given now or was given in a draft, which is shared (INP-04).
+/// Checks an accepted form: every required question has an answer (INP-05), and every answer is within the bounds of
+/// its question. An answer may also come from a draft, which is shared (INP-04).
 pub(super) fn check_accepted(request: &ChatInputRequest, completed: &ChatInputCompletedAction) -> Result<(), String> {
     for asked in request.questions.iter().flatten() {
         let Some(id) = wire::id(asked) else {

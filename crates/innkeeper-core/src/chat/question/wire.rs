@@ -76,7 +76,7 @@ fn question(question: Question) -> ChatInputQuestion {
             message,
             required,
             options: options(list),
-            // VS Code offers text of the user's own unless it is told not to.
+            // VS Code offers a free text field unless this is false.
             allow_freeform_input: Some(freeform),
         }),
         QuestionKind::Many {
@@ -90,7 +90,7 @@ fn question(question: Question) -> ChatInputQuestion {
             message,
             required,
             options: options(list),
-            // VS Code offers text of the user's own unless it is told not to.
+            // VS Code offers a free text field unless this is false.
             allow_freeform_input: Some(freeform),
             min: min.map(Into::into),
             max: max.map(Into::into),

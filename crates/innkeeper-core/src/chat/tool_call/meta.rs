@@ -1,7 +1,7 @@
-//! `_meta` of tool calls: what clients render beside the published fields.
+//! `_meta` of tool calls: fields that clients render beside the published ones.
 //!
-//! The published reducers replace the `_meta` of a call by that of each action that carries one. So every action
-//! that the host sends with `_meta` has the whole of it: what was there, and what is new.
+//! The published reducers replace the `_meta` of a call by that of each action that carries one. So every action that
+//! the host sends with `_meta` has all of it, old and new.
 
 use ahp_types::state::ToolResultSubagentContent;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::agent::{ToolKind, ToolStart};
 use crate::core::json_bytes;
 use crate::ids::ClientId;
 
-/// Most that a server may say about the view of a call.
+/// Most bytes of a server's data about the view of a call.
 const MAX_UI_BYTES: usize = 16 << 10;
 
 /// Presentation of the call in clients.
@@ -71,8 +71,8 @@ pub(crate) fn with_subagent(known: Option<&Meta>, subagent: &ToolResultSubagentC
     meta
 }
 
-/// The `_meta` of an action that a client sent with one: what the call has, and what the client may add to it.
-/// `None` leaves the call as it is.
+/// The `_meta` of an action that a client sent with one: that of the call, and the fields that the client may add.
+/// `None` leaves the call unchanged.
 pub(crate) fn with_clients(known: Option<&Meta>, sent: Option<Meta>) -> Option<Meta> {
     let mut sent = sent?;
     sent.retain(|key, _| !RESERVED.iter().any(|reserved| key.starts_with(reserved)));

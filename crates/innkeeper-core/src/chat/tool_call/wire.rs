@@ -120,7 +120,7 @@ pub(crate) fn risk(risk: Risk) -> ToolCallRiskAssessment {
             ToolCallRiskAssessment::Complete(ToolCallRiskAssessmentCompleteState {
                 kind,
                 reason: words(reason),
-                // JSON has no way to write what is not a number.
+                // JSON cannot express NaN or infinity.
                 safety: if safety.is_nan() { 0.0 } else { safety.clamp(0.0, 1.0) },
             })
         }
@@ -300,12 +300,12 @@ pub(crate) fn from_result(result: ToolCallResult) -> ToolResult {
     }
 }
 
-/// What the agent hears of a client's result that people looked at first.
+/// The reviewed result of a client's call, for the agent.
 pub(crate) fn reviewed(pending: &ToolCallPendingResultConfirmationState, approved: bool) -> ToolResult {
     if !approved {
         return ToolResult::failed(
             "The result was held back",
-            "people looked at the result and held it back; do not ask for it again",
+            "the user reviewed the result and withheld it; do not ask for it again",
         );
     }
     from_result(ToolCallResult {
@@ -341,7 +341,7 @@ pub(crate) fn auth(requirement: AuthRequirement) -> McpAuthRequirement {
             AuthReason::Expired => McpAuthRequiredReason::Expired,
             AuthReason::InsufficientScope => McpAuthRequiredReason::InsufficientScope,
         },
-        // Everybody sees it, so of a registered client there is nothing but its id (MCP-21).
+        // All subscribers see it, so a registered client shows nothing but its id (MCP-21).
         oauth_client: requirement.oauth_client_id.map(|client_id| McpOAuthClient {
             client_id,
             client_secret: None,

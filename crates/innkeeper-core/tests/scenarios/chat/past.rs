@@ -141,7 +141,7 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
     assert!(matches!(resource, Attachment::Resource { uri, .. } if uri == "file:///x"));
     assert!(matches!(other, Attachment::Resource { uri, .. } if uri == "ahp-chat:/e"));
     assert!(
-        matches!(of_server, Attachment::Text { label, text } if label == "f" && text.contains("not at hand any more"))
+        matches!(of_server, Attachment::Text { label, text } if label == "f" && text.contains("no longer available"))
     );
     let refused = told.tools[0].output.as_deref().unwrap_or_default();
     assert!(refused.contains("people are asleep"), "{refused}");

@@ -402,7 +402,7 @@ fn tool04_e18_a_result_waits_for_people_and_a_denied_one_is_withheld() {
             }]
         );
         let reason = stage.refused(conn, &chat, action);
-        assert!(reason.contains("not waiting for anybody"), "{reason}");
+        assert!(reason.contains("not waiting for a decision"), "{reason}");
     }
     assert_eq!(stage.call_state(&chat, "call-false")["reason"], "result-denied");
     assert!(stage.waits(SESSION).is_empty());

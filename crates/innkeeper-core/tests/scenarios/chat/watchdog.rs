@@ -21,12 +21,12 @@ fn a_silent_turn_says_so_and_is_ended_in_the_end() {
     stage.pass(1);
     assert_eq!(
         activity(&stage, &chat).as_deref(),
-        Some("No sign of life from the agent for 60 s")
+        Some("No response from the agent for 60 s")
     );
     stage.pass(4 * MINUTE);
     assert_eq!(
         activity(&stage, &chat).as_deref(),
-        Some("No sign of life from the agent for 5 min")
+        Some("No response from the agent for 5 min")
     );
     assert!(
         stage.action_types(conn).contains(&"session/chatUpdated".to_owned()),
@@ -56,7 +56,7 @@ fn an_agent_that_speaks_again_gets_its_own_activity_back() {
     let (mut stage, _, chat) = working();
     stage.says(AgentEvent::Activity(Some("Reading".into())));
     stage.pass(2 * MINUTE);
-    assert!(activity(&stage, &chat).expect("words").starts_with("No sign of life"));
+    assert!(activity(&stage, &chat).expect("words").starts_with("No response"));
     stage.says(AgentEvent::Alive);
     assert_eq!(activity(&stage, &chat).as_deref(), Some("Reading"));
     stage.pass(29 * MINUTE);

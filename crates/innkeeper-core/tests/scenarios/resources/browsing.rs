@@ -1,6 +1,6 @@
 //! Looking for a directory to work in: where clients start, and what they see without asking first.
 
-use innkeeper_core::resource::{AllowedRoot, BrowsePolicy, ResourceOp, WatchSpec};
+use innkeeper_core::resource::{AllowedRoot, BrowsePolicy, ResourceOp, WatchCommand, WatchSpec};
 use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope};
 use serde_json::Value;
 
@@ -51,12 +51,12 @@ fn looks() -> [Command; 3] {
             uri: uri.clone(),
             follow: true,
         }),
-        Command::WatchResource(Box::new(WatchSpec {
+        Command::from(WatchCommand::Create(Box::new(WatchSpec {
             uri,
             recursive: false,
             includes: None,
             excludes: None,
-        })),
+        }))),
     ]
 }
 

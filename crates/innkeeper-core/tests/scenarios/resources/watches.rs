@@ -1,7 +1,7 @@
 //! Watches: a client that loses access gets no more events, and the watch ends with the last client that has access.
 
 use innkeeper_core::request::CreateSession;
-use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchSpec};
+use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchCommand, WatchInput, WatchSpec};
 use innkeeper_core::{
     ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope,
 };
@@ -55,7 +55,7 @@ fn open(stage: &mut Stage, conn: ConnId, uri: &str) -> Watch {
     stage.handle(Input::Request {
         conn,
         id: RequestId::number(900),
-        command: Command::WatchResource(Box::new(spec)),
+        command: WatchCommand::Create(Box::new(spec)).into(),
     });
     let Some(Effect::Resources(ResourceCommand::OpenWatch {
         id,
@@ -69,13 +69,14 @@ fn open(stage: &mut Stage, conn: ConnId, uri: &str) -> Watch {
     };
     let outcome = Ok(uri.to_owned());
     assert!(reaches.iter().any(|reach| reach.uri == uri), "{reaches:?}");
-    stage.handle(Input::WatchOpened {
+    let opened = WatchInput::Opened {
         conn,
         id,
         watch,
         spec,
         outcome,
-    });
+    };
+    stage.handle(opened.into());
     let answer = stage.inbox(conn).pop().expect("an answer");
     let channel = answer["result"]["channel"].as_str().expect("a channel").to_owned();
     Watch { number: watch, channel }
@@ -88,10 +89,11 @@ fn is_told(stage: &mut Stage, watch: &Watch, conn: ConnId) -> bool {
         uri: format!("{PLACE}/x"),
         kind: ChangeKind::Updated,
     }];
-    stage.handle(Input::WatchChanged {
+    let changed = WatchInput::Changed {
         watch: watch.number,
         changes,
-    });
+    };
+    stage.handle(changed.into());
     let heard = stage.actions(conn);
     heard.iter().any(|action| action["channel"] == watch.channel.as_str())
 }
@@ -236,13 +238,13 @@ fn wch07_sec04_a_lease_that_is_over_makes_room_for_another_watch() {
     create(&mut stage, conn);
     stage.subscribe(conn, SESSION);
     let first = open(&mut stage, conn, PLACE);
-    let more = Command::WatchResource(Box::new(WatchSpec {
+    let more = WatchCommand::Create(Box::new(WatchSpec {
         uri: PLACE.to_owned(),
         recursive: false,
         includes: None,
         excludes: None,
     }));
-    assert_eq!(error(&stage.request(conn, more)).0, -32602);
+    assert_eq!(error(&stage.request(conn, more.into())).0, -32602);
     stage.pass(lease_ms);
     assert!(is_released(&mut stage, &first));
     open(&mut stage, conn, PLACE);
@@ -320,13 +322,13 @@ fn sec04_the_clients_of_one_principal_have_a_bound_together() {
         open(&mut stage, conn, PLACE);
     }
     let one_more = stage.client("c4", &[SESSION]);
-    let watch = Command::WatchResource(Box::new(WatchSpec {
+    let watch = WatchCommand::Create(Box::new(WatchSpec {
         uri: PLACE.to_owned(),
         recursive: false,
         includes: None,
         excludes: None,
     }));
-    let answer = stage.request(one_more, watch);
+    let answer = stage.request(one_more, watch.into());
     let (code, problem) = error(&answer);
     assert_eq!(code, -32602);
     assert!(problem.contains("credential"), "{problem}");

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_core::resource::{
-    Allow, Encoding, GrantCommand, ImportBlob, ResourceOp, Transfer, WatchSpec, Write, WriteMode,
+    Allow, Encoding, GrantCommand, ImportBlob, ResourceOp, Transfer, WatchCommand, WatchSpec, Write, WriteMode,
 };
 use innkeeper_core::{ClientId, Command, RpcError, content, data_uri, uri};
 use serde::Deserialize;
@@ -206,12 +206,12 @@ pub(super) fn resource_request(params: &RawValue) -> Result<Command, RpcError> {
 
 pub(super) fn watch_resource(params: &RawValue) -> Result<Command, RpcError> {
     let named = named(params)?;
-    Ok(Command::WatchResource(Box::new(WatchSpec {
+    Ok(Command::from(WatchCommand::Create(Box::new(WatchSpec {
         uri: named.uri,
         recursive: named.recursive.unwrap_or_default(),
         includes: patterns("includes", named.includes)?,
         excludes: patterns("excludes", named.excludes)?,
-    })))
+    }))))
 }
 
 fn patterns(field: &str, patterns: Option<Patterns>) -> Result<Option<Vec<String>>, RpcError> {

@@ -431,7 +431,7 @@ fn wch03_sec04_patterns_have_a_bound_together() {
         }
         for patterns in [vec!["*a".repeat(500); 16], vec!["a".to_owned(); 200]] {
             let accepted = watch(field, &patterns);
-            assert!(accepted.starts_with("WatchResource"), "{accepted:.200}");
+            assert!(accepted.starts_with("Part(ResourceWatch(Create"), "{accepted:.200}");
         }
     }
 }

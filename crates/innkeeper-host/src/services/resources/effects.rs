@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{AllowedRoot, Encoding, ResourceOp, WatchSpec, permission_denied};
+use innkeeper_core::resource::{AllowedRoot, Encoding, ResourceOp, WatchInput, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_blob_uri;
 use innkeeper_core::{ConnId, Input, Outgoing, RequestId, ResourceCommand, RpcError, Scope};
@@ -281,13 +281,13 @@ impl ResourceRequests {
             self.watches.insert(watch, watching);
             admitted_by
         });
-        Input::WatchOpened {
+        Input::from(WatchInput::Opened {
             conn,
             id,
             watch,
             spec,
             outcome,
-        }
+        })
     }
 }
 

@@ -17,7 +17,7 @@ impl Sim {
     pub(in crate::sim) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Vec<Arc<Turn>>)> {
         match self.snapshot(uri)?.state {
             State::Chat(head, history, _) => Some((head, history.in_memory().cloned().collect())),
-            State::Root(_) | State::Session(_) | State::Watch(_) => None,
+            State::Root(_) | State::Session(_) | State::Part(_) => None,
         }
     }
 
@@ -25,7 +25,7 @@ impl Sim {
     pub(in crate::sim) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
         match self.snapshot(uri)?.state {
             State::Session(state) => Some(state.shared()),
-            State::Root(_) | State::Chat(..) | State::Watch(_) => None,
+            State::Root(_) | State::Chat(..) | State::Part(_) => None,
         }
     }
 

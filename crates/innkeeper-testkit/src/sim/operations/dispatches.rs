@@ -300,7 +300,7 @@ impl Sim {
     fn last_turn(&self, chat: &str) -> Option<String> {
         match self.snapshot(chat)?.state {
             State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
-            State::Root(_) | State::Session(_) | State::Watch(_) => None,
+            State::Root(_) | State::Session(_) | State::Part(_) => None,
         }
     }
 }

@@ -1,0 +1,92 @@
+//! Early returns of the core that say nothing: `else { return; }` without `never!` and without a comment.
+//!
+//! Such a return hides a bug when the object cannot be missing, and hides the reason when it can.
+
+use super::Finding;
+use super::ratchet::{Scoped, scope_of};
+use crate::source::{Source, find_word, line_at, matching_close};
+
+const RULE: &str = "silent-return";
+
+/// The crate whose objects are resolved at the edge.
+const CORE: &str = "crates/innkeeper-core/src";
+
+/// Checks one file.
+pub(super) fn check(source: &Source) -> Vec<Scoped> {
+    if !source.is_under(CORE) {
+        return Vec::new();
+    }
+    let code = &source.product_code;
+    let mut found = Vec::new();
+    for start in find_word(code, "else {") {
+        let open = start + "else ".len();
+        let close = matching_close(code, open).unwrap_or(code.len());
+        // A comment behind the return may stand behind the brace, too.
+        let line_end = code[close..].find('\n').map_or(code.len(), |offset| close + offset);
+        let has_comment = source.prose[open..line_end].contains("//");
+        if code[open + 1..close].trim() != "return;" || has_comment {
+            continue;
+        }
+        found.push(Scoped {
+            scope: scope_of(&source.path),
+            finding: Finding {
+                path: source.path.clone(),
+                line: line_at(
+                    code,
+                    open + 1 + code[open + 1..close].find("return").unwrap_or_default(),
+                ),
+                rule: RULE,
+                what: "a silent return".to_owned(),
+                remedy: "if the object cannot be missing, `return never!(\"…\")`; otherwise say in a comment at the \
+                         return when it is"
+                    .to_owned(),
+            },
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let found = check(&Source::new(path, text));
+        found.into_iter().map(|found| found.finding.line).collect()
+    }
+
+    const FILE: &str = "crates/innkeeper-core/src/a.rs";
+    const SILENT: &str = "fn f() {\n    let Some(a) = b else {\n        return;\n    };\n}\n";
+
+    #[test]
+    fn a_bare_return_fails_in_the_core_alone() {
+        assert_eq!(lines(FILE, SILENT), [3]);
+        assert!(lines("crates/innkeeper-host/src/a.rs", SILENT).is_empty());
+        assert_eq!(lines(FILE, "fn f() {\n    if a {\n    } else { return; }\n}\n"), [3]);
+    }
+
+    #[test]
+    fn a_reason_passes() {
+        for reason in [
+            "return never!(\"the chat is in memory\");",
+            "return; // DSP-05",
+            "// The timer is older than the chat.\n        return;",
+            "return Vec::new();",
+        ] {
+            let text = SILENT.replace("return;", reason);
+            assert!(lines(FILE, &text).is_empty(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_comment_elsewhere_is_no_reason() {
+        let text = SILENT.replace("    let Some", "    // Resolves it.\n    let Some");
+        assert_eq!(lines(FILE, &text), [4]);
+    }
+
+    #[test]
+    fn tests_may_return_silently() {
+        let text = format!("#[cfg(test)]\nmod tests {{\n{SILENT}}}\n");
+        assert!(lines(FILE, &text).is_empty());
+    }
+}

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use innkeeper_std::sync::Mutex;
 
 use async_trait::async_trait;
+use innkeeper_host::resources::{AllowedRoot, Transfer, WatchSpec, Write};
 use innkeeper_host::resources::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
-use innkeeper_host::resources::{Reach, Transfer, WatchSpec, Write};
 use tokio::sync::Semaphore;
 
 use entries::IsOver;
@@ -107,7 +107,7 @@ impl LocalResources {
     /// Does something that may block, elsewhere.
     async fn run<T: Send + 'static>(
         &self,
-        reaches: &[Reach],
+        reaches: &[AllowedRoot],
         work: impl FnOnce(&Self, Grants<'_>) -> Result<T, ResourceError> + Send + 'static,
     ) -> Result<T, ResourceError> {
         self.run_while_waited(reaches, |this, grants, _| work(this, grants))
@@ -117,7 +117,7 @@ impl LocalResources {
     /// Does something that may take long, elsewhere; when nobody waits for it any more, it may stop.
     async fn run_while_waited<T: Send + 'static>(
         &self,
-        reaches: &[Reach],
+        reaches: &[AllowedRoot],
         work: impl FnOnce(&Self, Grants<'_>, IsOver<'_>) -> Result<T, ResourceError> + Send + 'static,
     ) -> Result<T, ResourceError> {
         let stopped = |_| ResourceError::Failed("the host is stopping".to_owned());
@@ -167,7 +167,7 @@ impl Drop for Waiting {
 
 #[async_trait]
 impl Resources for LocalResources {
-    async fn read(&self, reaches: &[Reach], uri: &str, most: usize) -> Result<Content, ResourceError> {
+    async fn read(&self, reaches: &[AllowedRoot], uri: &str, most: usize) -> Result<Content, ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, grants| {
             let resource = grants.existing("uri", &uri, false)?;
@@ -183,7 +183,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn write(&self, reaches: &[Reach], write: Write) -> Result<(), ResourceError> {
+    async fn write(&self, reaches: &[AllowedRoot], write: Write) -> Result<(), ResourceError> {
         self.run(reaches, move |this, grants| {
             if write.data.len() > this.limits.bytes {
                 let problem = format!(
@@ -206,7 +206,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn list(&self, reaches: &[Reach], uri: &str) -> Result<Vec<Entry>, ResourceError> {
+    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<Entry>, ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, grants| {
             let resource = grants.existing("uri", &uri, false)?;
@@ -215,7 +215,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn copy(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
+    async fn copy(&self, reaches: &[AllowedRoot], transfer: Transfer) -> Result<(), ResourceError> {
         self.run_while_waited(reaches, move |this, grants, is_over| {
             let source = grants.existing("source", &transfer.source, false)?;
             let is_new = transfer.fail_if_exists;
@@ -230,7 +230,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn rename(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
+    async fn rename(&self, reaches: &[AllowedRoot], transfer: Transfer) -> Result<(), ResourceError> {
         self.run_while_waited(reaches, move |this, grants, is_over| {
             let source = grants.entry("source", &transfer.source, true)?;
             let destination = grants.name_to_take("destination", &transfer.destination)?;
@@ -242,7 +242,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn delete(&self, reaches: &[Reach], uri: &str, recursive: bool) -> Result<(), ResourceError> {
+    async fn delete(&self, reaches: &[AllowedRoot], uri: &str, recursive: bool) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
         self.run_while_waited(reaches, move |this, grants, is_over| {
             let resource = grants.entry("uri", &uri, true)?;
@@ -253,7 +253,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn resolve(&self, reaches: &[Reach], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError> {
+    async fn resolve(&self, reaches: &[AllowedRoot], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, grants| {
             let resource = match follow {
@@ -265,7 +265,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn make_directory(&self, reaches: &[Reach], uri: &str) -> Result<(), ResourceError> {
+    async fn make_directory(&self, reaches: &[AllowedRoot], uri: &str) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, grants| {
             let resource = grants.new_target("uri", &uri)?;
@@ -274,7 +274,12 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn watch(&self, reaches: &[Reach], spec: &WatchSpec, changes: ChangeSink) -> Result<Watching, ResourceError> {
+    async fn watch(
+        &self,
+        reaches: &[AllowedRoot],
+        spec: &WatchSpec,
+        changes: ChangeSink,
+    ) -> Result<Watching, ResourceError> {
         let spec = spec.clone();
         self.run(reaches, move |this, grants| {
             let resource = grants.existing("uri", &spec.uri, false)?;

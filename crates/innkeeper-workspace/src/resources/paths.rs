@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use innkeeper_host::resources::Reach;
+use innkeeper_host::resources::AllowedRoot;
 use innkeeper_host::resources::ResourceError;
 use innkeeper_std::text::prefix;
 use innkeeper_std::{
@@ -24,7 +24,7 @@ use crate::uri;
 /// The roots that one client may reach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grants<'a> {
-    pub(crate) reaches: &'a [Reach],
+    pub(crate) reaches: &'a [AllowedRoot],
     pub(crate) forbidden: &'a Forbidden,
     /// Directories that are created by the first write into them.
     pub(crate) made: &'a [PathBuf],
@@ -177,11 +177,12 @@ impl Grants<'_> {
     ) -> Result<(Arc<GrantedRoot>, PathBuf), ResourceError> {
         let path = uri::to_exact_path(field, uri)?;
         let reaches = self.reaches.iter().filter(|reach| reach.write || !write);
-        let named: Vec<(&Reach, PathBuf)> = reaches
+        let named: Vec<(&AllowedRoot, PathBuf)> = reaches
             .filter_map(|reach| Some((reach, uri::to_path(&reach.uri)?)))
             .collect();
         // The longest first: it is the nearest, and opening it follows the fewest names.
-        let mut likely: Vec<&(&Reach, PathBuf)> = named.iter().filter(|(_, root)| path.starts_with(root)).collect();
+        let mut likely: Vec<&(&AllowedRoot, PathBuf)> =
+            named.iter().filter(|(_, root)| path.starts_with(root)).collect();
         likely.sort_by_key(|(_, root)| std::cmp::Reverse(root.as_os_str().len()));
         let mut unopened = None;
         for (reach, root) in likely {
@@ -230,7 +231,7 @@ impl Grants<'_> {
     }
 
     /// Opens a place, and says what is left of a path that is in it.
-    fn enter(&self, reach: &Reach, root: &Path, path: &Path) -> Result<(Arc<GrantedRoot>, PathBuf), ExactError> {
+    fn enter(&self, reach: &AllowedRoot, root: &Path, path: &Path) -> Result<(Arc<GrantedRoot>, PathBuf), ExactError> {
         let root = GrantedRoot::open(reach, root, self.umask)?;
         match root.rest_of(path) {
             Some(relative) => Ok((Arc::new(root), relative)),
@@ -285,7 +286,7 @@ fn behind(real: &Path, root: &Path, path: &Path) -> PathBuf {
 }
 
 impl GrantedRoot {
-    fn open(reach: &Reach, path: &Path, umask: Option<u32>) -> Result<Self, ExactError> {
+    fn open(reach: &AllowedRoot, path: &Path, umask: Option<u32>) -> Result<Self, ExactError> {
         let (confined, only) = if reach.exact {
             ConfinedRoot::open_exact(path)?
         } else {

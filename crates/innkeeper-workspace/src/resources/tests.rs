@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use innkeeper_host::resources::{ChangeKind, Reach, Transfer, WatchSpec, Write, WriteMode};
+use innkeeper_host::resources::{AllowedRoot, ChangeKind, Transfer, WatchSpec, Write, WriteMode};
 use innkeeper_host::resources::{ChangeSink, EntryKind, ResourceError, ResourceKind, Resources};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -58,17 +58,17 @@ impl Fixture {
         from_path(&self.path(path)).expect("absolute")
     }
 
-    fn reach(&self, path: &str, write: bool, exact: bool) -> Vec<Reach> {
+    fn reach(&self, path: &str, write: bool, exact: bool) -> Vec<AllowedRoot> {
         let uri = self.uri(path);
-        vec![Reach { uri, write, exact }]
+        vec![AllowedRoot { uri, write, exact }]
     }
 
     /// The working directory of a session that the client drives.
-    fn project(&self) -> Vec<Reach> {
+    fn project(&self) -> Vec<AllowedRoot> {
         self.reach("project", true, false)
     }
 
-    async fn read(&self, reaches: &[Reach], uri: &str) -> Result<String, ResourceError> {
+    async fn read(&self, reaches: &[AllowedRoot], uri: &str) -> Result<String, ResourceError> {
         let content = self.resources.read(reaches, uri, 1000).await?;
         Ok(String::from_utf8_lossy(&content.bytes).into_owned())
     }

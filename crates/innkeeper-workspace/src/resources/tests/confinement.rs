@@ -288,7 +288,7 @@ async fn sec03_no_directory_with_a_link_to_the_hosts_own_data_goes() {
 #[tokio::test]
 async fn res17_processes_devices_and_pipes_are_no_files() {
     let scene = scene();
-    let everything = vec![Reach {
+    let everything = vec![AllowedRoot {
         uri: "file:///".to_owned(),
         write: true,
         exact: false,
@@ -304,7 +304,7 @@ async fn res17_processes_devices_and_pipes_are_no_files() {
     }
     // Also for who works in them.
     for root in ["file:///proc/self", "file:///proc", "file:///dev", "file:///sys"] {
-        let reaches = vec![Reach {
+        let reaches = vec![AllowedRoot {
             uri: root.to_owned(),
             write: true,
             exact: false,

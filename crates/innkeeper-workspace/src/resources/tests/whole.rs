@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn everything() -> Vec<Reach> {
-    vec![Reach {
+fn everything() -> Vec<AllowedRoot> {
+    vec![AllowedRoot {
         uri: "file:///".to_owned(),
         write: false,
         exact: false,

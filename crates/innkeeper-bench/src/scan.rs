@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ahp_types::actions::{SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction, StateAction};
+use ahp_types::state::Customization;
 use anyhow::{Context, Result, ensure};
 use innkeeper_customizations::SourceDirectories;
 use innkeeper_plugins::{Container, LoadState, Rescan, Sources, Tree, changes, scan};
@@ -146,12 +147,16 @@ fn published(collection: &Path) -> Result<Published> {
         collections: vec![collection.to_owned()],
         ..SourceDirectories::default()
     };
-    let brought = directories.look(&[]);
-    let (time, shown) = timed(|| Ok(brought.show()))?;
-    let one = shown.entries.first().context("a plugin is published")?.clone();
+    let discovered = directories.look(&[]);
+    let (time, entries) = timed(|| {
+        let set = discovered.set();
+        let entries = set.entries.iter().map(|entry| Customization::clone(entry));
+        Ok(entries.collect::<Vec<_>>())
+    })?;
+    let one = entries.first().context("a plugin is published")?.clone();
     let one = SessionCustomizationUpdatedAction { customization: one };
     let all = SessionCustomizationsChangedAction {
-        customizations: shown.entries,
+        customizations: entries,
     };
     Ok(Published {
         all: serde_json::to_vec(&StateAction::SessionCustomizationsChanged(all))?.len(),

@@ -93,6 +93,14 @@ impl Discovered {
             ..Self::default()
         }
     }
+
+    /// Returns the containers in the order in which their names win: a workspace wins over the user, and both over
+    /// plugins, whose names are longer (profile B.3).
+    pub(crate) fn by_precedence(&self) -> impl Iterator<Item = &DiscoveredContainer> {
+        let is_plugin = |part: &&DiscoveredContainer| matches!(part.entry(), Container::Plugin(_));
+        let directories = self.containers.iter().filter(move |part| !is_plugin(part));
+        directories.chain(self.containers.iter().filter(is_plugin))
+    }
 }
 
 impl DiscoveredContainer {
@@ -111,8 +119,8 @@ impl DiscoveredContainer {
         &self.entry
     }
 
-    /// As clients see it, with nothing switched.
-    pub fn shown(&self) -> &Customization {
+    /// The entry that clients see, without enablement.
+    pub(crate) fn shown(&self) -> &Arc<Customization> {
         &self.shown
     }
 

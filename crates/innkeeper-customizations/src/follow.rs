@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use ahp_types::state::Customization;
 use futures_util::future::{join_all, select_all};
-use innkeeper_host::customizations::{Found, FoundSink};
+use innkeeper_host::customizations::{CustomizationSet, FoundSink};
 use tokio::sync::watch;
 
 use crate::copies::{Copied, Job};
 use crate::discovered::{Discovered, DiscoveredContainer};
 use crate::local::{DiscoveryContext, common};
 use crate::servers;
-use crate::set;
 use crate::source::WatchedSource;
 
 /// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
@@ -59,15 +58,13 @@ pub(crate) async fn follow(
         // Sources stay known, so the result now is at least as complete.
         let is_complete = watched.iter().all(|watched| watched.is_known());
         let discovering = move || discover(&shared, &watched, &jobs, workspaces);
-        let Ok(report) = tokio::task::spawn_blocking(discovering).await else {
+        let Ok(mut set) = tokio::task::spawn_blocking(discovering).await else {
             return;
         };
-        let is_told = match is_complete {
-            true => found.found(report).await,
-            // Agents must not take what is still read for nothing. A copy does not keep the rest back, because only
-            // its client knows how long it takes: the report says that it is awaited.
-            false => found.announced(report.entries).await,
-        };
+        // A copy does not make it a preview, because only its client knows how long it takes: the set says that it is
+        // awaited.
+        set.is_preview = !is_complete;
+        let is_told = found.report(Arc::new(set)).await;
         follower.reported.send_replace(numbers);
         if !is_told || !sources.changed().await {
             return;
@@ -124,7 +121,7 @@ fn discover(
     watched: &[Arc<WatchedSource>],
     jobs: &[Arc<Job>],
     workspaces: Vec<PathBuf>,
-) -> Found {
+) -> CustomizationSet {
     // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
     let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
     let scanned: Vec<Arc<Discovered>> = watched.iter().map(|watched| watched.now()).collect();
@@ -133,20 +130,17 @@ fn discover(
     let parts = shared.own.iter().chain(found).chain(&copies);
     let mut discovered = Discovered::of(parts);
     discovered.working_directories = workspaces;
-    let mut kit = set::build(&discovered, (shared.hooks)(&discovered));
-    kit.awaited = awaited;
-    if let Some(settings) = &shared.servers {
-        kit.mcp_servers = servers::declarations(&discovered, settings);
+    let hooks = (shared.hooks)(&discovered);
+    let mcp_servers = match &shared.servers {
+        Some(settings) => servers::declarations(&discovered, settings),
+        None => Vec::new(),
+    };
+    CustomizationSet {
+        hooks,
+        mcp_servers,
+        awaited,
+        ..discovered.set()
     }
-    Found {
-        entries: entries(&discovered),
-        set: Arc::new(kit),
-    }
-}
-
-/// The entries that clients see, before enablement.
-pub(crate) fn entries(discovered: &Discovered) -> Vec<Customization> {
-    discovered.containers.iter().map(|part| part.shown().clone()).collect()
 }
 
 /// The sources and copies that a follower waits for.

@@ -22,7 +22,6 @@ mod background;
 mod canonical;
 mod copies;
 mod discovered;
-mod explain;
 mod follow;
 mod hooks;
 mod local;
@@ -37,7 +36,6 @@ mod trust;
 mod wire;
 
 pub use discovered::{Discovered, DiscoveredContainer, Origin};
-pub use explain::Shown;
 pub use hooks::{CommandHooks, HookSettings, HookSource, SourcedHooks};
 pub use local::{HooksOf, LocalCustomizations, SourceDirectories};
 pub use servers::ServerSettings;

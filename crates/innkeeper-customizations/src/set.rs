@@ -1,4 +1,4 @@
-//! Builds the set of a session for agents: in the order in which names win, with fields that are not published.
+//! Builds the set of a session: the entries that clients see, and the view for agents, in the order in which names win.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,59 +7,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_host::customizations::{
-    self as host, About, CustomAgent, CustomizationSet, Hooks, Original, PromptFile, Rule, Skill,
+    self as host, About, CustomAgent, CustomizationSet, Original, PromptFile, Rule, Skill,
 };
 use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
-use crate::texts::LocalTexts;
 
 /// How many of those that come before a customization of the same name are remembered: all of them would have to be
 /// switched off before it is not told any more what is used in its place.
 const MAX_BEFORE: usize = 8;
 
-/// Builds the set of a session. Looks at files, to find out which of them are one and the same.
-pub(crate) fn build(discovered: &Discovered, hooks: Arc<dyn Hooks>) -> CustomizationSet {
-    let mut kit = CustomizationSet {
-        hooks,
-        ..CustomizationSet::default()
-    };
-    let mut texts = LocalTexts::default();
-    let mut shadows = Shadows::default();
-    // A workspace wins over the user, and both over plugins, whose names are longer (profile B.3).
-    let is_plugin = |part: &&DiscoveredContainer| matches!(part.entry(), Container::Plugin(_));
-    let directories = discovered.containers.iter().filter(|part| !is_plugin(part));
-    let plugins = discovered.containers.iter().filter(is_plugin);
-    for part in directories.chain(plugins) {
-        let container = texts.add(part);
-        for child in part.entry().children() {
-            let path = part.path_of(child);
-            if add(&mut kit, &mut shadows, part, child, &path) {
-                texts.add_file(&child.id, container, path);
+impl Discovered {
+    /// Returns the set of a session, without hooks and MCP servers. Looks at files, to find out which of them are one
+    /// and the same.
+    pub fn set(&self) -> CustomizationSet {
+        let mut set = CustomizationSet {
+            entries: self.containers.iter().map(|part| Arc::clone(part.shown())).collect(),
+            ..CustomizationSet::default()
+        };
+        let mut shadows = Shadows::default();
+        for part in self.by_precedence() {
+            for child in part.entry().children() {
+                add(&mut set, &mut shadows, part, child);
             }
         }
+        shadows.settle_rules(&mut set.rules);
+        set.texts = Arc::new(self.clone());
+        set.shadows = shadows.found;
+        set
     }
-    shadows.settle_rules(&mut kit.rules);
-    kit.texts = Arc::new(texts);
-    kit.shadows = shadows.found;
-    kit
 }
 
-/// Adds a child to the kit. `false` says that it is nothing that agents read.
-fn add(
-    kit: &mut CustomizationSet,
-    shadows: &mut Shadows,
-    part: &DiscoveredContainer,
-    child: &Child,
-    path: &Path,
-) -> bool {
+/// Adds a child to the set, if agents read it.
+fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child) {
     let mut about = about(part, child);
+    let path = part.root().join(part.path_of(child));
     // The copy of a client's plugin is a file of its own.
-    let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));
+    let file = (!matches!(part.origin(), Origin::Client(_))).then(|| path.clone());
     match &child.component {
         Component::Agent(agent) => {
             about.original = shadows.meet(Named::Agent, &about, file);
-            kit.agents.push(CustomAgent {
+            set.agents.push(CustomAgent {
                 about,
                 model: agent.model.clone(),
                 tools: agent.tools.clone(),
@@ -69,8 +57,8 @@ fn add(
         }
         Component::Skill(skill) => {
             about.original = shadows.meet(Named::Skill, &about, file);
-            let directory = || part.root().join(path).parent().map(Path::to_owned);
-            kit.skills.push(Skill {
+            let directory = || path.parent().map(Path::to_owned);
+            set.skills.push(Skill {
                 about,
                 argument_hint: skill.argument_hint.clone(),
                 for_models: !skill.disable_model_invocation,
@@ -80,7 +68,7 @@ fn add(
         }
         Component::Prompt(prompt) => {
             about.original = shadows.meet(Named::Prompt, &about, file);
-            kit.prompts.push(PromptFile {
+            set.prompts.push(PromptFile {
                 about,
                 argument_hint: prompt.argument_hint.clone(),
                 agent: prompt.agent.clone(),
@@ -89,8 +77,8 @@ fn add(
             });
         }
         Component::Rule(rule) => {
-            shadows.meet_file(kit.rules.len(), file);
-            kit.rules.push(Rule {
+            shadows.meet_file(set.rules.len(), file);
+            set.rules.push(Rule {
                 about,
                 always: rule.always_apply == Some(true) && applies_everywhere(&rule.globs),
                 globs: rule.globs.clone(),
@@ -101,9 +89,8 @@ fn add(
                 },
             });
         }
-        Component::Hook(_) | Component::McpServer(_) => return false,
+        Component::Hook(_) | Component::McpServer(_) => {}
     }
-    true
 }
 
 /// Whether a rule that always applies does so whatever a turn is about: one with patterns applies to files that fit

@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{CustomizationSet, NoHooks};
+use innkeeper_host::customizations::CustomizationSet;
 use innkeeper_plugins::Container;
 
 use crate::discovered::{Discovered, Origin};
 use crate::local::SourceDirectories;
-use crate::set;
 
 /// A home, a workspace and a host with plugins of its own.
 struct Machine {
@@ -55,7 +54,7 @@ impl Machine {
 }
 
 fn kit(discovered: &Discovered) -> CustomizationSet {
-    set::build(discovered, Arc::new(NoHooks))
+    discovered.set()
 }
 
 /// The full names of skills, with what their descriptions say about where they are.
@@ -321,8 +320,7 @@ fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
         .write("plugins/p/agents/two.md", "---\nname: two\ndescription: Two.\nmodel: inherit\n---\nTwo.\n")
         .write("plugins/p/rules/r.mdc", "---\ndescription: R.\nalwaysApply: false\nglobs: **/*.rs\n---\nR.\n");
     let discovered = machine.directories().look(&[]);
-    let shown = serde_json::to_value(discovered.show().entries).unwrap();
-    let plugin = &shown[0];
+    let plugin = serde_json::to_value(&*discovered.set().entries[0]).unwrap();
     assert_eq!(plugin["name"], "The P");
     assert_eq!(
         plugin["_meta"],

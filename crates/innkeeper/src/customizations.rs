@@ -6,7 +6,8 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_customizations::{Discovered, Shown};
+use ahp_types::state::Customization;
+use innkeeper_customizations::Discovered;
 
 use crate::cli::CustomizationsArgs;
 use crate::config::ConfigFile;
@@ -30,14 +31,15 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
         };
     };
     let discovered = directories.look(std::slice::from_ref(&workspace));
-    let mut shown = discovered.show();
+    let set = discovered.set();
+    let mut entries: Vec<_> = set.entries.iter().map(|entry| Customization::clone(entry)).collect();
     let uri = uri(&workspace)?;
     let kept = decisions::switches(&config, &args.common)?;
     let known = kept.clone().unwrap_or_default();
-    known.show(&uri, &mut shown.entries, &shown.shadows);
+    known.show(&uri, &mut entries, &set.shadows);
     let mut output = Output::stdout();
     if args.json {
-        return output.show(&format!("{}\n", json(&shown)?));
+        return output.show(&format!("{}\n", json(&entries)?));
     }
     if !args.explain {
         return output.show(&tree::in_words(&discovered));
@@ -45,11 +47,11 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let decided = kept.map(|kept| decisions::decided(&kept, &uri, &discovered));
     let dir = DataDir::existing(config.data_dir(&args.common)?);
     let enablement = EnablementReport::of_workspace(&dir, &uri, decided);
-    output.show(&explain::in_words(&discovered, &shown, &enablement))
+    output.show(&explain::in_words(&discovered, &set.shadows, &enablement))
 }
 
-fn json(shown: &Shown) -> Result<String, Failure> {
-    serde_json::to_string_pretty(&shown.entries).map_err(|error| {
+fn json(entries: &[Customization]) -> Result<String, Failure> {
+    serde_json::to_string_pretty(entries).map_err(|error| {
         Failure::new(
             Kind::Unexpected,
             format!("the customizations cannot be written as JSON ({error})"),

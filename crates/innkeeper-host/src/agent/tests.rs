@@ -13,7 +13,7 @@ use super::*;
 use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
 use crate::agent::runtime::event_queue::{LoopWaker, MissedWakes};
 use crate::main_loop::Message;
-use crate::services::customizations::CustomizationsWatch;
+use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
 use crate::services::prompt_transform::TransformLimits;
 
 const CHAT: ChannelId = ChannelId(1);
@@ -633,11 +633,8 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
     assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
     driver.run(SUBAGENT_TURN, Box::new(turn_start()), unknown(), None);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    reports.send_replace(Some(crate::services::customizations::CustomizationsReport {
-        set: Arc::default(),
-        off: Arc::default(),
-        wait_until: None,
-    }));
+    let nothing = TurnCustomizations::new(Arc::default(), Arc::default());
+    reports.send_replace(Some(nothing));
     assert!(matches!(main.event().await, (_, AgentEvent::Notice(_))));
     assert_eq!(main.event().await, (CHAT, AgentEvent::Text("ran".to_owned())));
     assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));

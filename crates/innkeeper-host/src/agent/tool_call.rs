@@ -277,6 +277,7 @@ pub struct ToolCall {
 /// The outcome of a sign-in request.
 #[derive(Debug)]
 #[must_use]
+#[expect(clippy::large_enum_variant, reason = "returned once per sign-in and never stored")]
 pub enum SignIn {
     /// A user signed in; the token is for the named resource.
     Granted(ToolCall, Secret),

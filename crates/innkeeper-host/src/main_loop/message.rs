@@ -13,7 +13,7 @@ use crate::agent::runtime::event_queue::EventQueue;
 use crate::main_loop::requests::RequestTicket;
 use crate::net::outbox::Outbox;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
-use crate::services::customizations::DiscoveryReport;
+use crate::services::customizations::CustomizationSet;
 
 use crate::services::resources::effects::WatchOpened;
 
@@ -92,7 +92,7 @@ pub(crate) enum Message {
     CustomizationsReported {
         session: ChannelId,
         number: u64,
-        report: DiscoveryReport,
+        set: Arc<CustomizationSet>,
     },
     /// The repository around a directory was looked at.
     RepositorySeen {

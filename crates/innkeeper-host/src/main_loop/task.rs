@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ahp_types::state::Customization;
 use innkeeper_core::frame::{encode_error, encode_result};
 use innkeeper_core::repository::RepositoryState;
 use innkeeper_core::{ChannelId, ClientId, Delivery, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
@@ -24,7 +25,7 @@ use crate::agent::runtime::event_queue::EventQueue;
 use crate::net::close::Close;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::Services;
-use crate::services::customizations::{DiscoveryReport, Found, TurnCustomizations};
+use crate::services::customizations::CustomizationSet;
 use crate::services::journal::JournalError;
 use crate::services::resources::effects::found;
 use crate::services::telemetry::effects::Logs;
@@ -326,11 +327,9 @@ impl HostTask {
                     let _ = done.send(());
                 }
             }
-            Message::CustomizationsReported {
-                session,
-                number,
-                report,
-            } => self.customizations_reported(now, session, number, report, effects),
+            Message::CustomizationsReported { session, number, set } => {
+                self.customizations_reported(now, session, number, set, effects)
+            }
             Message::RepositorySeen {
                 directory,
                 number,
@@ -368,11 +367,8 @@ impl HostTask {
     /// Asks the agent of a session for the tools that it offers there, and tells the core.
     fn list_tools(&mut self, now: Now, session: ChannelId, provider: String, effects: &mut Vec<Effect>) {
         let services = &self.services;
-        let customizations = TurnCustomizations::of_session(
-            services.customizations.known_set(session),
-            self.core.switched_off(session),
-            services.mcp.of(session),
-        );
+        let off = self.core.switched_off(session);
+        let customizations = services.customizations.now(session, off, services.mcp.of(session));
         if let Some(tools) = self.agents.session_tools(&provider, &customizations) {
             let listed = Input::ToolsListed {
                 session,
@@ -389,31 +385,27 @@ impl HostTask {
         now: Now,
         session: ChannelId,
         number: u64,
-        report: DiscoveryReport,
+        set: Arc<CustomizationSet>,
         effects: &mut Vec<Effect>,
     ) {
         if !self.services.customizations.is_current(session, number) {
             return;
         }
-        let Found { entries, set } = match report {
-            DiscoveryReport::Found(found) => found,
-            DiscoveryReport::Announced(entries) => {
-                let announced = Input::CustomizationsAnnounced { session, entries };
-                return self.handle_input(now, announced, effects);
-            }
-        };
-        let shadows = set.shadows.clone();
+        let entries = set.entries.iter().map(|entry| Customization::clone(entry)).collect();
+        if set.is_preview {
+            let announced = Input::CustomizationsAnnounced { session, entries };
+            return self.handle_input(now, announced, effects);
+        }
         let found = Input::CustomizationsFound {
             session,
             entries,
-            shadows,
+            shadows: set.shadows.clone(),
         };
         self.handle_input(now, found, effects);
         // After the core, which knows now which of them are disabled.
         let off = self.core.switched_off(session);
         let services = &mut self.services;
-        services.customizations.store(session, set, off);
-        let set = services.customizations.set(session);
+        services.customizations.store(session, Arc::clone(&set), off);
         services.mcp.redeclared(&self.handles, &set, session);
     }
 

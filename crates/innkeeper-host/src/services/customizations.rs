@@ -23,7 +23,7 @@ pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
 pub use innkeeper_core::customization::{
     ClientPlugin, CustomizationSources, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows, StoredEnablement,
 };
-pub(crate) use session_watch::{CustomizationsReport, CustomizationsWatch};
+pub(crate) use session_watch::CustomizationsWatch;
 pub use set::{About, CustomAgent, CustomizationSet, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
 pub use turn::{Callable, Called, Expanded, TurnCustomizations, by_name};
 
@@ -79,24 +79,6 @@ impl Customizations for NoCustomizations {
     }
 }
 
-/// What a session brings along, at one moment.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// As clients see it: whole, in order, with stable ids, and with nothing switched.
-    pub entries: Vec<Customization>,
-    /// The same for agents.
-    pub set: Arc<CustomizationSet>,
-}
-
-/// What somebody who follows a session says about it.
-#[derive(Debug, Clone)]
-pub(crate) enum DiscoveryReport {
-    /// Some of it is still read, so it says nothing about what agents may use.
-    Announced(Vec<Customization>),
-    /// This is what there is.
-    Found(Found),
-}
-
 /// Where what was found is reported.
 #[derive(Clone)]
 pub struct FoundSink {
@@ -117,23 +99,15 @@ impl FoundSink {
         ClientFiles::new(self.inbox.clone())
     }
 
-    /// Reports everything there is. Waits while the host is busy; `false` says that it is gone.
-    pub async fn found(&self, found: Found) -> bool {
-        self.report(DiscoveryReport::Found(found)).await
-    }
-
-    /// Reports what there is to show while some of it is still read (CUS-05). Only a session that would
-    /// show nothing otherwise shows it; and turns go on waiting, because what they would miss are rules
-    /// and hooks. Waits while the host is busy; `false` says that it is gone.
-    pub async fn announced(&self, entries: Vec<Customization>) -> bool {
-        self.report(DiscoveryReport::Announced(entries)).await
-    }
-
-    async fn report(&self, report: DiscoveryReport) -> bool {
+    /// Reports the customizations of the session. Waits while the host is busy. Returns `false` if the host is gone.
+    ///
+    /// A [preview](CustomizationSet::is_preview) is only shown, and only in a session that would show nothing
+    /// otherwise (CUS-05).
+    pub async fn report(&self, set: Arc<CustomizationSet>) -> bool {
         let report = Message::CustomizationsReported {
             session: self.session,
             number: self.number,
-            report,
+            set,
         };
         match self.inbox.upgrade() {
             Some(inbox) => inbox.send(report).await.is_ok(),

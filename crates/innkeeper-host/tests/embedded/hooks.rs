@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use innkeeper_host::agent::{Confirmation, Invocation, SubagentSpec, ToolResult, Verdict};
 use innkeeper_host::customizations::{
-    CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink, HookCall, HookEvent,
-    HookOutcome, Hooks,
+    CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, HookCall, HookEvent, HookOutcome,
+    Hooks,
 };
 use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{AgentError, EventSink, Host, TurnInput, async_trait};
@@ -93,8 +93,7 @@ impl Customizations for Listening {
             hooks: Arc::new(self.clone()),
             ..CustomizationSet::default()
         });
-        let entries = Vec::new();
-        Following::new(tokio::spawn(async move { found.found(Found { entries, set }).await }))
+        Following::new(tokio::spawn(async move { found.report(set).await }))
     }
 }
 
@@ -647,8 +646,7 @@ async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
                 hooks: Arc::new(Self),
                 ..CustomizationSet::default()
             });
-            let entries = Vec::new();
-            Following::new(tokio::spawn(async move { found.found(Found { entries, set }).await }))
+            Following::new(tokio::spawn(async move { found.report(set).await }))
         }
     }
 

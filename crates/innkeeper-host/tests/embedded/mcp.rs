@@ -7,7 +7,7 @@ use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
 use innkeeper_host::agent::{AuthRequirement, ToolContent};
 use innkeeper_host::customizations::{
-    About, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
+    About, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink,
 };
 use innkeeper_host::mcp::{
     AppCapabilities, Arguments, CallHandler, CallOutcome, DesiredServers, McpError, McpServers, McpTool, Question,
@@ -53,11 +53,12 @@ impl Customizations for OnePlugin {
             ..ServerDeclaration::default()
         };
         let set = Arc::new(CustomizationSet {
+            entries: entries.into_iter().map(Arc::new).collect(),
             mcp_servers: vec![Arc::new(declaration)],
             ..CustomizationSet::default()
         });
         let reporting = tokio::spawn(async move {
-            found.found(Found { entries, set }).await;
+            found.report(set).await;
         });
         Following::new(reporting)
     }

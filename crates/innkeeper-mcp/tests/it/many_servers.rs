@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_host::customizations::{
-    About, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
+    About, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink,
 };
 use innkeeper_host::mcp::{ServerDeclaration, Transport};
 use innkeeper_host::{
@@ -56,18 +56,19 @@ impl Customizations for Declared {
     fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let entries = self.0.iter().map(|declared| {
             let About { id, name, .. } = &declared.about;
-            json!({
+            let entry = json!({
                 "type": "mcpServer", "id": id, "uri": "file:///w/.mcp.json", "name": name,
                 "state": { "kind": "stopped" },
-            })
+            });
+            Arc::new(serde_json::from_value(entry).unwrap())
         });
-        let entries = serde_json::from_value(entries.collect()).unwrap();
         let kit = Arc::new(CustomizationSet {
+            entries: entries.collect(),
             mcp_servers: self.0.clone(),
             ..CustomizationSet::default()
         });
         Following::new(tokio::spawn(async move {
-            found.found(Found { entries, set: kit }).await;
+            found.report(kit).await;
         }))
     }
 }

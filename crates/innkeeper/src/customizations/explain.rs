@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use innkeeper_customizations::{Discovered, DiscoveredContainer, Origin, Shown};
+use innkeeper_customizations::{Discovered, DiscoveredContainer, Origin};
+use innkeeper_host::customizations::Shadows;
 use innkeeper_plugins::{Child, Component, Container, LoadState, Note, Severity};
 
 use innkeeper_cli::enablement::{Decision, EVERYWHERE, EnablementReport};
@@ -12,7 +13,7 @@ use innkeeper_cli::terminal::one_line;
 use super::tree;
 
 /// Returns all customizations with their reasons.
-pub(super) fn in_words(discovered: &Discovered, shown: &Shown, switched: &EnablementReport) -> String {
+pub(super) fn in_words(discovered: &Discovered, shadows: &Shadows, switched: &EnablementReport) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
     let names = names(discovered);
     let off = switched_off(discovered, switched);
@@ -24,7 +25,7 @@ pub(super) fn in_words(discovered: &Discovered, shown: &Shown, switched: &Enable
         }
         for child in entry.children() {
             let _ = writeln!(text, "  {}", tree::line(child));
-            for reason in child_reasons(child, &off, shown, &names, switched) {
+            for reason in child_reasons(child, &off, shadows, &names, switched) {
                 let _ = writeln!(text, "    - {}", one_line(&reason, 1000));
             }
         }
@@ -123,7 +124,7 @@ fn origin(origin: &Origin) -> String {
 fn child_reasons(
     child: &Child,
     off: &HashSet<&str>,
-    shown: &Shown,
+    shadows: &Shadows,
     names: &HashMap<&str, String>,
     switched: &EnablementReport,
 ) -> Vec<String> {
@@ -134,7 +135,7 @@ fn child_reasons(
         Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None => reasons.push("on: no user switched it off".to_owned()),
     }
-    let mut before = shown.shadows.get(&child.id).into_iter().flatten();
+    let mut before = shadows.get(&child.id).into_iter().flatten();
     if let Some(winner) = before.find(|id| !off.contains(id.as_str())) {
         let winner = names.get(winner.as_str()).map_or(winner.as_str(), String::as_str);
         let why = match child.component {

@@ -9,7 +9,7 @@ use innkeeper_agents::model::client::{Api, Endpoint};
 use innkeeper_agents::model::{Key, Model, ModelAgent, ModelAgentSettings};
 use innkeeper_agents::tools::{ToolSettings, standard_tools};
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink, HookCall,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, HookCall,
     HookEvent, HookOutcome, Hooks, Rule, Skill, Texts,
 };
 use innkeeper_host::{Access, EventSink, Host, Limits, async_trait, http};
@@ -25,10 +25,7 @@ struct Shelf(Arc<CustomizationSet>);
 impl Customizations for Shelf {
     fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let kit = Arc::clone(&self.0);
-        let entries = Vec::new();
-        Following::new(tokio::spawn(
-            async move { found.found(Found { entries, set: kit }).await },
-        ))
+        Following::new(tokio::spawn(async move { found.report(kit).await }))
     }
 }
 

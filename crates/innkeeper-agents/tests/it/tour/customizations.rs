@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, Found, FoundSink,
-    PromptFile, Rule, Skill, Texts,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, PromptFile, Rule,
+    Skill, Texts,
 };
 use innkeeper_host::{Host, async_trait};
 use innkeeper_testkit::embedded::SessionFixture;
@@ -19,10 +19,9 @@ struct Shelf(Arc<CustomizationSet>);
 impl Customizations for Shelf {
     fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let kit = Arc::clone(&self.0);
-        let entries = Vec::new();
         let reporting = tokio::spawn(async move {
             tokio::task::yield_now().await;
-            found.found(Found { entries, set: kit }).await
+            found.report(kit).await
         });
         Following::new(reporting)
     }
@@ -111,14 +110,19 @@ impl Customizations for SlowShelf {
     fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
         let (kit, read) = (Arc::clone(&self.0), Arc::clone(&self.1));
         let reporting = tokio::spawn(async move {
-            let loading = json!([{
+            let loading = json!({
                 "type": "directory", "id": "shelf", "uri": "file:///shelf", "name": "shelf",
                 "contents": "skill", "enabled": true, "writable": false, "load": { "kind": "loading" },
-            }]);
-            found.announced(serde_json::from_value(loading).expect("entries")).await;
+            });
+            let entry = serde_json::from_value(loading).expect("an entry");
+            let preview = CustomizationSet {
+                entries: vec![Arc::new(entry)],
+                is_preview: true,
+                ..CustomizationSet::default()
+            };
+            found.report(Arc::new(preview)).await;
             read.notified().await;
-            let entries = Vec::new();
-            found.found(Found { entries, set: kit }).await
+            found.report(kit).await
         });
         Following::new(reporting)
     }

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use crate::main_loop::handles::LoopHandles;
 use crate::services::customizations::{
-    CustomizationSet, Customizations, CustomizationsReport, CustomizationsWatch, Following, FoundSink, HookCall,
-    HookEvent,
+    CustomizationSet, Customizations, CustomizationsWatch, Following, FoundSink, HookCall, HookEvent,
+    TurnCustomizations,
 };
+use crate::services::mcp::Mcp;
 
 /// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
 const END_TIME: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ pub(crate) struct FollowedCustomizations {
 struct FollowedSession {
     number: u64,
     /// The last report; `None` until there is one.
-    set: watch::Sender<Option<CustomizationsReport>>,
+    set: watch::Sender<Option<TurnCustomizations>>,
     /// Since when something is on its way from clients.
     awaiting_since: Option<Instant>,
     /// The customizations that it wants, once it is followed.
@@ -70,6 +71,17 @@ impl FollowedCustomizations {
         // A chat may be opened a moment before its session is followed.
         let session = self.sessions.entry(session).or_default();
         CustomizationsWatch::new(session.set.subscribe(), Arc::clone(off))
+    }
+
+    /// Returns the customizations that a session may use now, without waiting for a report.
+    pub(crate) fn now(&self, session: ChannelId, off: Arc<BTreeSet<String>>, mcp: Mcp) -> TurnCustomizations {
+        let session = self.sessions.get(&session);
+        let reported = session.and_then(|session| session.set.borrow().clone());
+        TurnCustomizations {
+            off,
+            mcp,
+            ..reported.unwrap_or_default()
+        }
     }
 
     /// A turn of a session begins, so that it has an end which hooks may want to hear of.
@@ -151,9 +163,10 @@ impl FollowedCustomizations {
             false => entry.awaiting_since.or_else(|| Some(Instant::now())),
         };
         let wait_until = entry.awaiting_since.map(|since| since + HAND_OVER);
-        entry
-            .set
-            .send_replace(Some(CustomizationsReport { set, off, wait_until }));
+        entry.set.send_replace(Some(TurnCustomizations {
+            wait_until,
+            ..TurnCustomizations::new(set, off)
+        }));
     }
 }
 
@@ -161,8 +174,7 @@ impl FollowedSession {
     /// Runs the hooks for the end of a session. Shutdown waits for them, within its own deadline.
     fn run_end_hooks(self, handles: &LoopHandles, off: Arc<BTreeSet<String>>) {
         let reported = self.set.borrow().clone();
-        let (Some(CustomizationsReport { set, .. }), Some(wanted), true) = (reported, self.wanted, self.had_turn)
-        else {
+        let (Some(TurnCustomizations { set, .. }), Some(wanted), true) = (reported, self.wanted, self.had_turn) else {
             return;
         };
         if !set.hooks.hear(HookEvent::SessionEnd, &off) {

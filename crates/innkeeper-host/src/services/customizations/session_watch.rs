@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
-use super::set::CustomizationSet;
 use super::turn::TurnCustomizations;
 use crate::services::mcp::Mcp;
 
@@ -15,25 +13,16 @@ use crate::services::mcp::Mcp;
 /// before; a chat that opens goes on without then, because each of its turns is told for itself.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 
-/// What was found, and what of it people had switched off when it was.
-#[derive(Debug, Clone)]
-pub(crate) struct CustomizationsReport {
-    pub(crate) set: Arc<CustomizationSet>,
-    pub(crate) off: Arc<BTreeSet<String>>,
-    /// Until when turns wait for the next report, because more is on its way.
-    pub(crate) wait_until: Option<Instant>,
-}
-
 /// What a session brings along, as soon as it is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomizationsWatch {
-    found: Option<watch::Receiver<Option<CustomizationsReport>>>,
+    found: Option<watch::Receiver<Option<TurnCustomizations>>>,
     off: Arc<BTreeSet<String>>,
     mcp: Mcp,
 }
 
 impl CustomizationsWatch {
-    pub(crate) fn new(found: watch::Receiver<Option<CustomizationsReport>>, off: Arc<BTreeSet<String>>) -> Self {
+    pub(crate) fn new(found: watch::Receiver<Option<TurnCustomizations>>, off: Arc<BTreeSet<String>>) -> Self {
         Self {
             found: Some(found),
             off,
@@ -52,16 +41,12 @@ impl CustomizationsWatch {
         let found = self.found.as_ref();
         let is_newer = found.is_some_and(|found| found.has_changed().unwrap_or(false));
         let reported = found.and_then(|found| found.borrow().clone());
-        let off = match &reported {
-            Some(reported) if is_newer => &reported.off,
-            _ => &self.off,
-        };
-        TurnCustomizations {
-            is_known: reported.is_some(),
-            off: Arc::clone(off),
-            set: reported.map(|reported| reported.set).unwrap_or_default(),
-            mcp: self.mcp.clone(),
+        let mut customizations = reported.unwrap_or_default();
+        if !is_newer {
+            customizations.off = Arc::clone(&self.off);
         }
+        customizations.mcp = self.mcp.clone();
+        customizations
     }
 
     /// What is known once somebody has looked: what a session brings along holds from its first turn on.
@@ -126,19 +111,20 @@ impl CustomizationsWatch {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
-    use crate::services::customizations::{About, Skill};
+    use crate::services::customizations::{About, CustomizationSet, Skill};
 
     /// A report that says until when more is worth waiting for.
-    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<CustomizationsReport> {
+    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<TurnCustomizations> {
         let set = CustomizationSet {
             awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
             ..CustomizationSet::default()
         };
-        Some(CustomizationsReport {
-            set: Arc::new(set),
-            off: Arc::default(),
+        Some(TurnCustomizations {
             wait_until: wait.map(|wait| Instant::now() + wait),
+            ..TurnCustomizations::new(Arc::new(set), Arc::default())
         })
     }
 
@@ -188,11 +174,7 @@ mod tests {
         let (reports, found) = watch::channel(None);
         // Nothing was known when the turn began, so nothing could be said to be off.
         let early = CustomizationsWatch::new(found, Arc::default());
-        reports.send_replace(Some(CustomizationsReport {
-            set: Arc::clone(&set),
-            off: off("a"),
-            wait_until: None,
-        }));
+        reports.send_replace(Some(TurnCustomizations::new(Arc::clone(&set), off("a"))));
         assert_eq!(names(&early.first().await), ["b"]);
         // A turn that begins later knows better than the report.
         let late = CustomizationsWatch::new(reports.subscribe(), off("b"));

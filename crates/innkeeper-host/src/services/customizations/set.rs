@@ -1,20 +1,25 @@
-//! Customizations as agents use them: in words of their own, and with what is not published.
+//! The customizations of a session: as clients see them, and as agents use them, with fields that are not published.
 
 use std::fmt;
 use std::sync::Arc;
 
+use ahp_types::state::Customization;
 use async_trait::async_trait;
-
 use innkeeper_core::customization::Shadows;
 
 use super::hook::{Hooks, NoHooks};
 use crate::services::mcp::ServerDeclaration;
 use crate::services::resources::{Content, Entry, ResourceError};
 
-/// Everything that a session brings along. In every list, whatever comes first wins over what has the
-/// same name and comes later.
+/// Everything that was discovered for a session. In every list of the agents' view, the first one of a name wins.
 #[derive(Clone)]
 pub struct CustomizationSet {
+    /// The entries that clients see: in order, with stable ids, and without enablement, which the core adds. Sessions
+    /// that share a source share its entries.
+    pub entries: Vec<Arc<Customization>>,
+    /// Some sources are still being read. Clients see the entries, and turns wait for the next report: without it they
+    /// would miss rules and hooks.
+    pub is_preview: bool,
     /// Agents that a message can choose, or that a model can delegate to.
     pub agents: Vec<CustomAgent>,
     /// Skills and commands.
@@ -39,6 +44,8 @@ pub struct CustomizationSet {
 impl Default for CustomizationSet {
     fn default() -> Self {
         Self {
+            entries: Vec::new(),
+            is_preview: false,
             agents: Vec::new(),
             skills: Vec::new(),
             prompts: Vec::new(),
@@ -55,6 +62,8 @@ impl Default for CustomizationSet {
 impl fmt::Debug for CustomizationSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CustomizationSet")
+            .field("entries", &self.entries.len())
+            .field("is_preview", &self.is_preview)
             .field("agents", &self.agents.len())
             .field("skills", &self.skills.len())
             .field("prompts", &self.prompts.len())

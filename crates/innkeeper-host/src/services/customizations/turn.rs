@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::expand::{PathVariables, expand, expand_places, names_plugin_root};
 use super::hook::Hooks;
 use super::set::{About, CustomAgent, CustomizationSet, Original, PromptFile, Rule, Skill};
@@ -16,6 +18,8 @@ pub struct TurnCustomizations {
     pub(super) set: Arc<CustomizationSet>,
     pub(super) off: Arc<BTreeSet<String>>,
     pub(super) is_known: bool,
+    /// Until when turns wait for the next report, because more is on its way.
+    pub(super) wait_until: Option<Instant>,
     pub(super) mcp: Mcp,
 }
 
@@ -98,17 +102,8 @@ impl TurnCustomizations {
             set,
             off,
             is_known: true,
+            wait_until: None,
             mcp: Mcp::default(),
-        }
-    }
-
-    /// What a session has right now, of which nothing may have been found yet.
-    pub(crate) fn of_session(set: Option<Arc<CustomizationSet>>, off: Arc<BTreeSet<String>>, mcp: Mcp) -> Self {
-        Self {
-            is_known: set.is_some(),
-            set: set.unwrap_or_default(),
-            off,
-            mcp,
         }
     }
 

@@ -280,7 +280,10 @@ impl Job {
 
     /// The revision to show now.
     pub(crate) fn part(&self) -> DiscoveredContainer {
-        let origin = Origin::Client(self.plugin.client.clone());
+        let origin = Origin::Client {
+            client: self.plugin.client.clone(),
+            uri: self.plugin.uri.clone(),
+        };
         let (plugin, copy) = match &*self.state.borrow() {
             Copied::Here(revision) => (revision.plugin.clone(), Some(Arc::clone(revision))),
             Copied::Copying(Some(before)) => {

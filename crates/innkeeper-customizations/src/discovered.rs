@@ -17,6 +17,7 @@ use innkeeper_host::ClientId;
 use innkeeper_plugins::{Child, Container, Note, Reader};
 
 use crate::copies::Revision;
+use crate::trust::{Subject, TrustKind};
 use crate::wire;
 
 /// Customizations of one source at one scan, or of a session.
@@ -45,25 +46,55 @@ pub struct DiscoveredContainer {
 }
 
 /// The origin of a container. It decides whether commands run without asking the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The configuration of the host.
     Host,
     /// The home directory of the user who runs the host.
     User,
     /// A plugin in the home directory, but in a directory that clients may write to. Clients are not the user who runs
-    /// the host.
-    Saved,
-    /// A workspace.
+    /// the host. The path is the directory of the plugin.
+    Saved(Arc<Path>),
+    /// A workspace: its own files, and the plugins in it.
     Workspace(Arc<Path>),
-    /// A client that published it.
-    Client(ClientId),
+    /// A client that published a plugin.
+    Client {
+        /// The client.
+        client: ClientId,
+        /// The URI under which the client published it.
+        uri: String,
+    },
 }
 
 impl Origin {
     /// Whether the user who runs the host put it there, so that its commands are trusted.
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Host | Self::User)
+    }
+
+    /// Whether it is a plugin of a client, published or saved.
+    pub(crate) fn is_of_client(&self) -> bool {
+        matches!(self, Self::Saved(_) | Self::Client { .. })
+    }
+
+    /// The workspace that it came with.
+    pub(crate) fn workspace(&self) -> Option<&Path> {
+        match self {
+            Self::Workspace(path) => Some(path),
+            Self::Host | Self::User | Self::Saved(_) | Self::Client { .. } => None,
+        }
+    }
+
+    /// The subject about which the user is asked before commands of this origin run; `None` if they are trusted.
+    pub(crate) fn subject(&self, kind: TrustKind) -> Option<Subject> {
+        match self {
+            Self::Host | Self::User => None,
+            Self::Workspace(path) | Self::Saved(path) => Some(Subject {
+                kind,
+                place: path.to_string_lossy().into_owned(),
+            }),
+            Self::Client { client, uri } => Some(Subject::published(kind, client, uri)),
+        }
     }
 }
 
@@ -77,7 +108,7 @@ impl Discovered {
         for part in parts {
             if ids.insert(part.entry.id()) {
                 let list = match part.entry() {
-                    _ if matches!(part.origin, Origin::Client(_)) => &mut of_clients,
+                    _ if matches!(part.origin, Origin::Client { .. }) => &mut of_clients,
                     Container::Plugin(_) => &mut plugins,
                     Container::Directory(_) => &mut directories,
                     Container::McpServer(_) => &mut servers,
@@ -145,7 +176,7 @@ impl DiscoveredContainer {
         // A URI of this machine has the very bytes of the name; one of a client has none here.
         let path = url::Url::parse(&child.uri)
             .ok()
-            .filter(|_| !matches!(self.origin, Origin::Client(_)))
+            .filter(|_| !matches!(self.origin, Origin::Client { .. }))
             .and_then(|uri| uri.to_file_path().ok());
         let inside = path.and_then(|path| path.strip_prefix(self.root()).ok().map(Path::to_owned));
         inside.unwrap_or_else(|| PathBuf::from(&child.path))

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
+use innkeeper_host::EventSink;
 use innkeeper_host::customizations::{HookCall, HookEvent, HookOutcome, Hooks};
-use innkeeper_host::{ClientId, EventSink};
 use innkeeper_plugins::{Child, CommandLine, Component, Container, Hook, HookAction, HookFile, HookOrigin};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
@@ -46,48 +46,26 @@ const AT_ONCE: usize = 8;
 /// Most hooks that a session uses: a workspace can have any number.
 const MAX_HOOKS: usize = 256;
 
-/// Where hooks come from, which decides whether people are asked before they run.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum HookSource {
-    /// The host's own configuration. Trusted, and may answer for people.
-    Host,
-    /// The home of the host's user. Trusted, and may answer for people.
-    User,
-    /// A plugin in the home, but in a directory into which clients may save; by its own directory.
-    Saved(PathBuf),
-    /// A workspace, by its directory: its own files, and the plugins in it.
-    Workspace(PathBuf),
-    /// A plugin that a client published.
-    Client {
-        /// The client that published it.
-        client: ClientId,
-        /// Where the client has it.
-        uri: String,
-    },
-}
-
 /// The hooks of one file, and where they come from.
 #[derive(Debug, Clone)]
-pub struct SourcedHooks {
+pub(crate) struct SourcedHooks {
     /// The id of their container.
-    pub container: String,
+    container: String,
     /// The id of their own entry.
-    pub child: String,
+    child: String,
     /// The plugin they belong to.
-    pub plugin: Option<String>,
+    plugin: Option<String>,
     /// The name of the file for users.
-    pub label: String,
-    /// Where they come from.
-    pub source: HookSource,
+    label: String,
+    origin: Origin,
     /// The directory of the plugin on this machine.
-    pub root: Option<PathBuf>,
-    /// The hooks.
-    pub file: HookFile,
+    root: Option<PathBuf>,
+    file: HookFile,
 }
 
 impl SourcedHooks {
     /// The hooks of an entry of a tree. `root` is the directory of a plugin on this machine.
-    pub fn of_entry(entry: &Container, source: &HookSource, root: Option<&Path>) -> Vec<Self> {
+    fn of_entry(entry: &Container, origin: &Origin, root: Option<&Path>) -> Vec<Self> {
         let plugin = match entry {
             Container::Plugin(plugin) => Some(plugin.name.clone()),
             Container::Directory(_) | Container::McpServer(_) => None,
@@ -96,9 +74,9 @@ impl SourcedHooks {
             Component::Hook(file) => Some(Self {
                 container: entry.id().to_owned(),
                 child: child.id.clone(),
-                label: label(child, plugin.as_deref(), source),
+                label: label(child, plugin.as_deref(), origin),
                 plugin: plugin.clone(),
-                source: source.clone(),
+                origin: origin.clone(),
                 root: root.map(Path::to_owned).filter(|_| plugin.is_some()),
                 file: file.clone(),
             }),
@@ -113,7 +91,7 @@ impl SourcedHooks {
 
     /// Whether they are people's own, and may answer for them.
     fn speak_for_people(&self) -> bool {
-        matches!(self.source, HookSource::Host | HookSource::User)
+        self.origin.is_own()
     }
 }
 
@@ -144,7 +122,7 @@ struct Told {
 
 impl CommandHooks {
     /// The hooks of the given files, in their order. Nothing is run, read or asked yet.
-    pub fn new(mut files: Vec<SourcedHooks>, trust: Arc<TrustFile>, settings: Arc<HookSettings>) -> Self {
+    pub(crate) fn new(mut files: Vec<SourcedHooks>, trust: Arc<TrustFile>, settings: Arc<HookSettings>) -> Self {
         let surplus = keep_few(&mut files);
         let mut known = HashMap::<Option<String>, Arc<LazyMatcher>>::new();
         let mut shared = |hook: &Hook| {
@@ -166,23 +144,11 @@ impl CommandHooks {
         }
     }
 
-    /// The hooks of everything that a session gets.
+    /// The hooks of a session.
     pub fn of(discovered: &Discovered, trust: &Arc<TrustFile>, settings: &Arc<HookSettings>) -> Self {
         let (mut files, mut parts) = (Vec::new(), Vec::new());
         for part in &discovered.containers {
-            let (entry, root) = (part.entry(), part.root());
-            let source = match (part.origin(), entry) {
-                (Origin::Host, _) => HookSource::Host,
-                (Origin::User, _) => HookSource::User,
-                (Origin::Saved, _) => HookSource::Saved(root.clone()),
-                (Origin::Workspace(path), _) => HookSource::Workspace(path.to_path_buf()),
-                (Origin::Client(client), Container::Plugin(plugin)) => HookSource::Client {
-                    client: client.clone(),
-                    uri: plugin.uri.clone(),
-                },
-                (Origin::Client(_), Container::Directory(_) | Container::McpServer(_)) => continue,
-            };
-            let found = SourcedHooks::of_entry(entry, &source, Some(&root));
+            let found = SourcedHooks::of_entry(part.entry(), part.origin(), Some(&part.root()));
             if !found.is_empty() {
                 files.extend(found);
                 parts.push(part.clone());
@@ -240,7 +206,7 @@ impl CommandHooks {
                     // The same command in two files is one hook, but only of one origin: a workspace that
                     // copies a hook of people's own does not take its place (P12).
                     let CommandLine { args, cwd, env, .. } = command;
-                    if known.insert((&file.source, &file.root, command.here(), args, cwd, env)) {
+                    if known.insert((&file.origin, &file.root, command.here(), args, cwd, env)) {
                         chosen.push(Chosen { file, hook, command });
                     }
                     continue;
@@ -388,10 +354,10 @@ impl Hooks for CommandHooks {
 }
 
 /// The name of a hook file for users: its path in its plugin or workspace, else the full path.
-fn label(child: &Child, plugin: Option<&str>, source: &HookSource) -> String {
-    match (plugin, source, path(&child.uri)) {
+fn label(child: &Child, plugin: Option<&str>, origin: &Origin) -> String {
+    match (plugin, origin, path(&child.uri)) {
         (Some(plugin), ..) => format!("{plugin}/{}", child.path),
-        (None, HookSource::Workspace(workspace), Some(path)) => {
+        (None, Origin::Workspace(workspace), Some(path)) => {
             let within = path.strip_prefix(workspace).unwrap_or(&path);
             within.to_string_lossy().into_owned()
         }
@@ -408,19 +374,18 @@ fn chat_directory(call: &HookCall) -> Option<PathBuf> {
 /// The project directory of a hook: the workspace that it came with and in which the user trusted it, wherever
 /// the chat works (P12); else the chat's directory.
 fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
-    match &file.source {
-        HookSource::Workspace(path) => path.clone(),
-        HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => chat_directory(call)
-            .or_else(|| file.root.clone())
-            .unwrap_or_else(std::env::temp_dir),
-    }
+    let workspace = file.origin.workspace().map(Path::to_owned);
+    workspace
+        .or_else(|| chat_directory(call))
+        .or_else(|| file.root.clone())
+        .unwrap_or_else(std::env::temp_dir)
 }
 
 /// Where a hook runs: in the project. Of a plugin that came from a client people trusted its own files: where a
 /// command names one of them as it lies in the plugin, none of the project's with that name runs instead (P12).
 fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {
-    let is_published = matches!(file.source, HookSource::Saved(_) | HookSource::Client { .. });
-    let root = file.root.as_deref().filter(|_| is_published && command.cwd.is_none());
+    let is_own_file = file.origin.is_of_client() && command.cwd.is_none();
+    let root = file.root.as_deref().filter(|_| is_own_file);
     root.filter(|root| runs_from(root, &scripts::words(command)))
         .unwrap_or(project)
 }
@@ -447,7 +412,7 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
     for name in PROJECT {
         environment.insert((*name).to_owned(), project.into());
     }
-    if matches!(file.source, HookSource::Saved(_) | HookSource::Client { .. }) {
+    if file.origin.is_of_client() {
         // All its files count (P12), so what Python would put beside them would be asked about.
         environment.entry(NO_BYTECODE.to_owned()).or_insert_with(|| "1".into());
     }

@@ -36,7 +36,7 @@ mod trust;
 mod wire;
 
 pub use discovered::{Discovered, DiscoveredContainer, Origin};
-pub use hooks::{CommandHooks, HookSettings, HookSource, SourcedHooks};
+pub use hooks::{CommandHooks, HookSettings};
 pub use local::{HooksOf, LocalCustomizations, SourceDirectories};
 pub use servers::ServerSettings;
 pub use trust::{Contents, Piece, Subject, TrustFile, TrustKind, TrustRecord, TrustStatus, Verdict};

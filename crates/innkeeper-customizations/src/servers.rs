@@ -37,11 +37,12 @@ pub(crate) fn declarations(discovered: &Discovered, settings: &ServerSettings) -
     let mut permissions: BTreeMap<Subject, Arc<Asked>> = BTreeMap::new();
     let mut declared = Vec::new();
     for (part, child, server) in &found {
-        let permission = subject(part).map(|subject| {
+        let permission = part.origin().subject(TrustKind::McpServer).map(|subject| {
             let asked = permissions.entry(subject.clone()).or_insert_with(|| {
-                let of_subject = found
-                    .iter()
-                    .filter(|(part, ..)| self::subject(part).as_ref() == Some(&subject));
+                let of_subject = found.iter().filter(|(part, ..)| {
+                    let its_subject = part.origin().subject(TrustKind::McpServer);
+                    its_subject.as_ref() == Some(&subject)
+                });
                 let all = of_subject.map(|(part, child, server)| Foreign::new(part, child, server));
                 let all = all.collect();
                 Arc::new(Asked::new(subject, all, Arc::clone(&settings.trust)))
@@ -71,27 +72,6 @@ fn servers_of(part: &DiscoveredContainer) -> Vec<(&DiscoveredContainer, &Child, 
         _ => None,
     });
     servers.collect()
-}
-
-/// The subject of the question; `None` if the server is the user's own.
-fn subject(part: &DiscoveredContainer) -> Option<Subject> {
-    let place = match part.origin() {
-        Origin::Host | Origin::User => return None,
-        Origin::Saved => part.root().to_string_lossy().into_owned(),
-        Origin::Workspace(path) => path.to_string_lossy().into_owned(),
-        Origin::Client(client) => {
-            let uri = match part.entry() {
-                Container::Plugin(plugin) => &plugin.uri,
-                Container::Directory(directory) => &directory.uri,
-                Container::McpServer(server) => &server.uri,
-            };
-            return Some(Subject::published(TrustKind::McpServer, client, uri));
-        }
-    };
-    Some(Subject {
-        kind: TrustKind::McpServer,
-        place,
-    })
 }
 
 /// Whether a process runs in the root of what discovered it unless it says otherwise, which is how Agent Plugins have it.
@@ -126,10 +106,8 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
                 (None, _) if starts_at_root => Some(root.to_owned()),
                 // The user trusted files of that workspace, and not of the first one of a session (P12).
                 (None, Origin::Workspace(workspace)) => Some(workspace.to_path_buf()),
-                (None, Origin::Saved | Origin::Client(_)) if runs_own_file(root, command, args) => {
-                    Some(root.to_owned())
-                }
-                (None, Origin::Host | Origin::User | Origin::Saved | Origin::Client(_)) => None,
+                (None, origin) if origin.is_of_client() && runs_own_file(root, command, args) => Some(root.to_owned()),
+                (None, _) => None,
             },
         },
         McpTransport::Http(address) => Transport::Http(remote(address)),
@@ -147,7 +125,7 @@ fn runs_own_file(root: &Path, command: &str, args: &[String]) -> bool {
 
 fn environment(declared: &BTreeMap<String, Option<String>>, origin: &Origin) -> BTreeMap<String, Option<String>> {
     let mut environment = declared.clone();
-    if matches!(origin, Origin::Saved | Origin::Client(_)) {
+    if origin.is_of_client() {
         // All files of its plugin count (P12), so what Python would put beside them would be asked about.
         let none = || Some("1".to_owned());
         environment.entry(NO_BYTECODE.to_owned()).or_insert_with(none);
@@ -172,11 +150,8 @@ fn variables(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut variables = BTreeMap::new();
     let mut add = |name: &str, value: String| variables.insert(name.to_owned(), value);
-    let workspace = match part.origin() {
-        Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
-        _ => discovered.working_directories.first().cloned(),
-    };
-    if let Some(workspace) = &workspace {
+    let primary = discovered.working_directories.first();
+    if let Some(workspace) = part.origin().workspace().or_else(|| primary.map(PathBuf::as_path)) {
         add("workspaceFolder", text(workspace));
         add("CLAUDE_PROJECT_DIR", text(workspace));
     }

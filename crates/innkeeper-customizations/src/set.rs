@@ -43,7 +43,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
     let mut about = about(part, child);
     let path = part.root().join(part.path_of(child));
     // The copy of a client's plugin is a file of its own.
-    let file = (!matches!(part.origin(), Origin::Client(_))).then(|| path.clone());
+    let file = (!matches!(part.origin(), Origin::Client { .. })).then(|| path.clone());
     match &child.component {
         Component::Agent(agent) => {
             about.original = shadows.meet(Named::Agent, &about, file);
@@ -83,10 +83,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
                 always: rule.always_apply == Some(true) && applies_everywhere(&rule.globs),
                 globs: rule.globs.clone(),
                 // A rule of no workspace applies to the files of all of them.
-                base: match part.origin() {
-                    Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
-                    Origin::Host | Origin::User | Origin::Saved | Origin::Client(_) => None,
-                },
+                base: part.origin().workspace().map(Path::to_owned),
             });
         }
         Component::Hook(_) | Component::McpServer(_) => {}

@@ -49,7 +49,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
     let found = real.and_then(|real| match part.origin() {
         // A link of a harmless name may lead there.
         _ if is_private(&real) => Err(io::ErrorKind::PermissionDenied.into()),
-        Origin::Client(_) => copied(&real, uri, look.bytes),
+        Origin::Client { .. } => copied(&real, uri, look.bytes),
         _ => match Url::from_file_path(&real) {
             Ok(here) => Ok(Ok(Shown::Here(here.into()))),
             Err(()) => Err(io::ErrorKind::NotFound.into()),
@@ -115,7 +115,7 @@ fn has_server(part: &DiscoveredContainer, uri: &str) -> bool {
 
 /// The path of a URI from the root of a part.
 fn relative_to(part: &DiscoveredContainer, uri: &str) -> Option<PathBuf> {
-    let Origin::Client(_) = part.origin() else {
+    let Origin::Client { .. } = part.origin() else {
         let path = Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?;
         let path = path.to_file_path().ok()?;
         return path.strip_prefix(part.root()).ok().map(Path::to_owned);

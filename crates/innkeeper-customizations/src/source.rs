@@ -103,7 +103,12 @@ impl Source {
             Self::Host { .. } => (Path::new(""), Origin::Host, Scope::Workspace),
             Self::Home(home) => {
                 let is_saved = matches!(entry, Container::Plugin(_)) && is_saved(home, path);
-                let origin = if is_saved { Origin::Saved } else { Origin::User };
+                let root = || path.components().collect::<PathBuf>();
+                let origin = if is_saved {
+                    Origin::Saved(root().into())
+                } else {
+                    Origin::User
+                };
                 (home, origin, Scope::User)
             }
             Self::Workspace(workspace) => (

@@ -142,10 +142,16 @@ fn cus28_only_files_of_the_user_who_runs_the_host_are_their_own() {
         .collect();
     origins.sort_by(|one, other| one.0.cmp(&other.0));
     let origins: Vec<_> = origins.into_iter().map(|(_, origin)| origin).collect();
+    let saved: Arc<Path> = machine.path("home/.claude/skills/c").into();
     let work: Arc<Path> = machine.path("work").into();
     assert_eq!(
         origins,
-        [Origin::Host, Origin::User, Origin::Saved, Origin::Workspace(work)],
+        [
+            Origin::Host,
+            Origin::User,
+            Origin::Saved(saved),
+            Origin::Workspace(work)
+        ],
         "clients can save into ~/.claude/skills, so what is there need not be the user's"
     );
     assert!(origins.iter().map(Origin::is_own).eq([true, true, false, false]));

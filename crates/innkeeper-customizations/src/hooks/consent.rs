@@ -10,8 +10,8 @@ use innkeeper_host::agent::{AnswerValue, Choice, Form, Response};
 use innkeeper_plugins::{CommandLine, Hook, HookAction};
 use serde_json::json;
 
+use super::SourcedHooks;
 use super::scripts::Looked;
-use super::{HookSource, SourcedHooks};
 use crate::canonical::canonical_json;
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustKind, TrustStatus, Verdict};
 
@@ -26,15 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The subject of the question; `None` if the hooks are the user's own.
 pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
-    let place = match &hooks.source {
-        HookSource::Host | HookSource::User => return None,
-        HookSource::Workspace(path) | HookSource::Saved(path) => path.to_string_lossy().into_owned(),
-        HookSource::Client { client, uri } => return Some(Subject::published(TrustKind::Hooks, client, uri)),
-    };
-    Some(Subject {
-        kind: TrustKind::Hooks,
-        place,
-    })
+    hooks.origin.subject(TrustKind::Hooks)
 }
 
 /// Everything that the hooks of one subject would run.
@@ -63,7 +55,7 @@ pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Res
             }
         }
         // Its publisher also wrote the files that its scripts load, so all files count.
-        let is_published = matches!(file.source, HookSource::Client { .. } | HookSource::Saved(_));
+        let is_published = file.origin.is_of_client();
         if let Some(root) = file.root.as_deref().filter(|_| is_published)
             && roots.insert(root)
         {
@@ -197,12 +189,9 @@ pub(super) async fn answered_elsewhere(
 }
 
 fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, status: &TrustStatus) -> Form {
-    let who = match files.first().map(|file| &file.source) {
-        Some(HookSource::Client { .. } | HookSource::Saved(_)) => {
-            let name = files
-                .first()
-                .and_then(|file| file.plugin.as_deref())
-                .unwrap_or("of a client");
+    let who = match files.first() {
+        Some(file) if file.origin.is_of_client() => {
+            let name = file.plugin.as_deref().unwrap_or("of a client");
             format!("The plugin {} ({})", visible(name), visible(&subject.place))
         }
         _ => format!("The workspace {}", visible(&subject.place)),

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::SourcedHooks;
 use super::consent::visible;
 use super::shell_words::{Role, Words};
-use super::{HookSource, SourcedHooks};
 use innkeeper_plugins::CommandLine;
 
 /// Most paths that one look tries, most directories in which the words of one command are looked for,
@@ -49,11 +49,7 @@ impl Looked {
         file: &SourcedHooks,
         command: &CommandLine,
     ) -> Result<Vec<(String, Vec<u8>)>, String> {
-        let workspace = match &file.source {
-            HookSource::Workspace(path) => Some(path.as_path()),
-            HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => None,
-        };
-        let bases = [file.root.as_deref(), workspace].into_iter().flatten();
+        let bases = [file.root.as_deref(), file.origin.workspace()].into_iter().flatten();
         let bases: Vec<&Path> = bases.collect();
         self.named(&bases, &words(command))
     }
@@ -259,6 +255,7 @@ fn names(word: &str, place: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovered::Origin;
 
     fn found(command: &str, files: &[&str]) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
@@ -275,7 +272,7 @@ mod tests {
             ..innkeeper_plugins::Sources::default()
         };
         let tree = innkeeper_plugins::scan(&sources);
-        let source = HookSource::Workspace(directory.path().to_owned());
+        let source = Origin::Workspace(directory.path().into());
         let file = tree
             .entries
             .iter()

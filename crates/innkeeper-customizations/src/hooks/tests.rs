@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use innkeeper_host::ClientId;
 use innkeeper_plugins::{Sources, scan};
 use serde_json::{Value, json};
 
@@ -48,12 +49,12 @@ impl Workshop {
         Arc::new(TrustFile::new(self.data.path().join("trust.json")))
     }
 
-    fn workspace(&self) -> HookSource {
-        HookSource::Workspace(self.path().to_owned())
+    fn workspace(&self) -> Origin {
+        Origin::Workspace(self.path().into())
     }
 
     /// The hooks, as if they came from there.
-    fn hooks_of(&self, source: &HookSource) -> CommandHooks {
+    fn hooks_of(&self, source: &Origin) -> CommandHooks {
         let sources = Sources {
             workspaces: vec![self.path().to_owned()],
             ..Sources::default()
@@ -70,7 +71,7 @@ impl Workshop {
 
     /// The hooks, as if they were the user's own.
     fn own(&self) -> CommandHooks {
-        self.hooks_of(&HookSource::User)
+        self.hooks_of(&Origin::User)
     }
 
     fn call(&self, event: HookEvent, subject: &str, input: Value) -> HookCall {
@@ -170,7 +171,7 @@ async fn cursor_hooks_of_one_tool_hear_of_it_alone() {
     ];
     let workshop = Workshop::new(&plugin);
     let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(workshop.path()));
-    let files = SourcedHooks::of_entry(&Container::Plugin(plugin), &HookSource::Host, Some(workshop.path()));
+    let files = SourcedHooks::of_entry(&Container::Plugin(plugin), &Origin::Host, Some(workshop.path()));
     let hooks = CommandHooks::new(files, workshop.trust(), Arc::new(HookSettings::default()));
     let input = json!({ "tool_input": { "command": "curl example.test" } });
     let call = workshop.call(HookEvent::PreToolUse, "run_command", input);
@@ -471,7 +472,7 @@ async fn p12_a_plugin_of_a_client_runs_nothing_either_and_may_move_once_it_is_tr
     let hooks = json!({ "hooks": { "Stop": [{ "hooks": [{ "command": "\"${CLAUDE_PLUGIN_ROOT}/stop.sh\"" }] }] } });
     let script = "#!/bin/sh\necho \"$CLAUDE_PLUGIN_ROOT\" > \"$CLAUDE_PROJECT_DIR/ran.txt\"\n";
     let workshop = Workshop::new(&[]);
-    let source = HookSource::Client {
+    let source = Origin::Client {
         client: ClientId::new("my phone"),
         uri: "virtual://phone/guard".to_owned(),
     };
@@ -534,7 +535,7 @@ async fn p12_a_workspace_cannot_allow_itself_anything() {
 #[tokio::test]
 async fn p12_a_workspace_copy_of_a_users_hook_does_not_replace_it() {
     let workshop = Workshop::claude("PreToolUse", "", "echo ran >> ran.txt; echo no >&2; exit 2");
-    let files = [workshop.workspace(), HookSource::User].map(|source| workshop.hooks_of(&source).files);
+    let files = [workshop.workspace(), Origin::User].map(|source| workshop.hooks_of(&source).files);
     let hooks = workshop.with(files.into_iter().flatten().collect());
     let call = || workshop.call(HookEvent::PreToolUse, "read_file", json!({}));
     let outcome = hooks.run(call(), &nothing(), None).await;

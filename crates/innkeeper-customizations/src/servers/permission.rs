@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::question::{self, without_secrets};
 use crate::canonical::canonical_json;
-use crate::discovered::{DiscoveredContainer, Origin};
+use crate::discovered::DiscoveredContainer;
 use crate::hooks::{Looked, Words, visible};
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustStatus, Verdict};
 
@@ -55,16 +55,13 @@ pub(super) struct Foreign {
 
 impl Foreign {
     pub(super) fn new(part: &DiscoveredContainer, child: &Child, server: &McpServer) -> Self {
-        let workspace = match part.origin() {
-            Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
-            _ => None,
-        };
+        let workspace = part.origin().workspace().map(Path::to_owned);
         Self {
             name: child.name.clone(),
             label: child.path.clone(),
             server: server.clone(),
             bases: [part.root()].into_iter().chain(workspace).collect(),
-            published: matches!(part.origin(), Origin::Client(_) | Origin::Saved).then(|| part.root()),
+            published: part.origin().is_of_client().then(|| part.root()),
             _part: part.clone(),
         }
     }
@@ -370,6 +367,7 @@ fn allows(trust: &TrustFile, subject: &Subject) -> bool {
 mod tests {
     use super::*;
     use crate::TrustKind;
+    use crate::discovered::Origin;
     use crate::local::SourceDirectories;
     use crate::servers::{ServerSettings, declarations};
 
@@ -560,7 +558,10 @@ mod tests {
         };
         let of_workspace = Origin::Workspace(workspace.as_path().into());
         assert_eq!(cwd_of(of_workspace, &workspace), (Some(workspace.clone()), 0));
-        let client = || Origin::Client(innkeeper_host::ClientId::new("phone"));
+        let client = || Origin::Client {
+            client: innkeeper_host::ClientId::new("phone"),
+            uri: "virtual://phone/p".to_owned(),
+        };
         assert_eq!(
             cwd_of(client(), &workspace),
             (Some(workspace.clone()), 1),

@@ -113,11 +113,11 @@ fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Host => "from the configuration of the host".to_owned(),
         Origin::User => "from the home directory".to_owned(),
-        Origin::Saved => {
+        Origin::Saved(_) => {
             "from a directory of the home into which clients can save, so its commands are not trusted".to_owned()
         }
         Origin::Workspace(_) => "from the workspace".to_owned(),
-        Origin::Client(client) => format!("from the client {}", client.as_str()),
+        Origin::Client { client, .. } => format!("from the client {}", client.as_str()),
     }
 }
 

@@ -22,7 +22,7 @@ fn is_trusted(workshop: &Workshop, hooks: &CommandHooks) -> bool {
 fn published(workshop: &Workshop, root: &str) -> CommandHooks {
     let root = workshop.path().join(root);
     let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(&root));
-    let source = HookSource::Client {
+    let source = Origin::Client {
         client: ClientId::new("phone"),
         uri: "virtual://phone/guard".to_owned(),
     };
@@ -201,7 +201,7 @@ async fn hooks_are_told_of_an_event_by_the_name_that_they_stand_under() {
     ]);
     let root = workshop.path().join("plugin");
     let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(&root));
-    let mut files = SourcedHooks::of_entry(&Container::Plugin(plugin), &HookSource::User, Some(&root));
+    let mut files = SourcedHooks::of_entry(&Container::Plugin(plugin), &Origin::User, Some(&root));
     files.extend(workshop.own().files);
     let hooks = workshop.with(files);
     for event in [HookEvent::UserPromptSubmit, HookEvent::Stop, HookEvent::SessionStart] {
@@ -234,7 +234,7 @@ async fn hooks_hear_of_tools_of_servers_by_the_names_of_their_formats() {
     ]);
     let root = workshop.path().join("plugin");
     let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(&root));
-    let mut files = SourcedHooks::of_entry(&Container::Plugin(plugin), &HookSource::User, Some(&root));
+    let mut files = SourcedHooks::of_entry(&Container::Plugin(plugin), &Origin::User, Some(&root));
     files.extend(workshop.own().files);
     let hooks = workshop.with(files);
     let run = async |event, tool: &str, server: Option<&str>| {

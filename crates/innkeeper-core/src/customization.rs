@@ -39,10 +39,10 @@ mod toggle;
 mod workspaces;
 
 pub(crate) use client_plugins::{check_client_plugins, without_clients};
-pub(crate) use decisions::{Decisions, EnablementStore};
+pub(crate) use decisions::Decisions;
+pub use decisions::EnablementStore;
 pub use published::PLUGIN_NAME;
 pub use shadows::{SHADOWED_BY, Shadows};
-pub use stored_decisions::StoredEnablement;
 
 /// In `_meta` of an MCP server: `true` means that it is off until a user decides about it.
 pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";

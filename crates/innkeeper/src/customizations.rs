@@ -34,8 +34,8 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let set = discovered.set();
     let mut entries: Vec<_> = set.entries.iter().map(|entry| Customization::clone(entry)).collect();
     let uri = uri(&workspace)?;
-    let kept = decisions::switches(&config, &args.common)?;
-    let known = kept.clone().unwrap_or_default();
+    let store = decisions::stored(&config, &args.common)?;
+    let known = store.clone().unwrap_or_default();
     known.show(&uri, &mut entries, &set.shadows);
     let mut output = Output::stdout();
     if args.json {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     if !args.explain {
         return output.show(&tree::in_words(&discovered));
     }
-    let decided = kept.map(|kept| decisions::decided(&kept, &uri, &discovered));
+    let decided = store.map(|store| decisions::decided(&store, &uri, &discovered));
     let dir = DataDir::existing(config.data_dir(&args.common)?);
     let enablement = EnablementReport::of_workspace(&dir, &uri, decided);
     output.show(&explain::in_words(&discovered, &set.shadows, &enablement))

@@ -94,10 +94,10 @@ impl Decisions {
     }
 }
 
-/// The decisions for workspaces and for everywhere; persisted with the host's own state.
+/// The decisions that hold beyond one session, for workspaces and for everywhere. Persisted with the host's own state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct EnablementStore {
+pub struct EnablementStore {
     global: Decisions,
     /// By the URI of the primary working directory, in the one spelling that stands for all.
     #[serde(deserialize_with = "read_workspaces")]

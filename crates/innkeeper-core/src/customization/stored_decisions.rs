@@ -10,37 +10,33 @@ use super::enablement::EnablementView;
 use super::shadows::{Shadows, mark_shadowed};
 use crate::storage::records::{StoredRoot, restore_enablement};
 
-/// The decisions that hold beyond one session, as a host persists them.
-#[derive(Debug, Clone, Default)]
-pub struct StoredEnablement(Arc<EnablementStore>);
-
-impl StoredEnablement {
-    /// Takes them out of the host's own state.
+impl EnablementStore {
+    /// Reads the decisions of the host's persisted state.
     ///
     /// # Errors
     ///
-    /// In a sentence, when it cannot be read.
+    /// A sentence, if the state cannot be read.
     pub fn of(host: &StoredRoot) -> Result<Self, String> {
-        restore_enablement(host).map(Self)
+        restore_enablement(host).map(Arc::unwrap_or_clone)
     }
 
-    /// Shows in what a new session would get what was decided about it. `directory` is the URI of where the
-    /// session would work; `shadows` is what stands back behind something else.
+    /// Applies the decisions to the customizations that a new session would get. `directory` is the URI of the
+    /// session's working directory; `shadows` are the customizations that others of their name shadow.
     pub fn show(&self, directory: &str, entries: &mut [Customization], shadows: &Shadows) {
-        let scopes = EnablementView::of_new(directory, &self.0);
+        let scopes = EnablementView::of_new(directory, self);
         for entry in &mut *entries {
             scopes.switch(entry);
         }
         mark_shadowed(entries, shadows, &BTreeSet::new());
     }
 
-    /// The decision about something that would count in a new session.
+    /// Returns the decision about a customization that would count in a new session.
     pub fn decision(&self, directory: &str, id: &str) -> Option<CustomizationEnablement> {
-        let workspace = self.0.workspace(directory).and_then(|decisions| decisions.get(id));
+        let workspace = self.workspace(directory).and_then(|decisions| decisions.get(id));
         let decided = Enablement {
             session: None,
             workspace,
-            global: self.0.global().get(id),
+            global: self.global().get(id),
         };
         decided.shown(Some(directory))?.into_iter().next()
     }

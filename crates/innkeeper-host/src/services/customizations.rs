@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
 pub use innkeeper_core::customization::{
-    ClientPlugin, CustomizationSources, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows, StoredEnablement,
+    ClientPlugin, CustomizationSources, EnablementStore, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows,
 };
 pub(crate) use session_watch::CustomizationsWatch;
 pub use set::{About, CustomAgent, CustomizationSet, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};

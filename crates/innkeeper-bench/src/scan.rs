@@ -6,6 +6,7 @@
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ahp_types::actions::{SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction, StateAction};
@@ -244,8 +245,8 @@ fn read_everything(directory: &Path) -> Result<(usize, u64)> {
 }
 
 fn check(tree: &Tree, plugins: usize) -> Result<()> {
-    let is_whole = |entry: &&Container| {
-        let is_loaded = matches!(entry, Container::Plugin(plugin) if plugin.load == LoadState::Loaded);
+    let is_whole = |entry: &&Arc<Container>| {
+        let is_loaded = matches!(&***entry, Container::Plugin(plugin) if plugin.load == LoadState::Loaded);
         is_loaded && entry.children().len() == CHILDREN
     };
     let whole = tree.entries.iter().filter(is_whole).count();
@@ -254,7 +255,7 @@ fn check(tree: &Tree, plugins: usize) -> Result<()> {
 }
 
 fn published_text(tree: &Tree) -> usize {
-    let children = tree.entries.iter().flat_map(Container::children);
+    let children = tree.entries.iter().flat_map(|entry| entry.children());
     let of_child = |child: &innkeeper_plugins::Child| {
         let description = child.description.as_deref().unwrap_or_default();
         child.id.len() + child.uri.len() + child.name.len() + description.len()

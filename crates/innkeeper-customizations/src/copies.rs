@@ -323,7 +323,7 @@ impl Job {
         };
         let path = copy.as_ref().map(|copy| copy.kept.path().to_owned());
         let reader = Reader::of_plugin(path.unwrap_or_else(|| PathBuf::from("/nonexistent")));
-        DiscoveredContainer::new(Container::Plugin(plugin), origin, reader, copy)
+        DiscoveredContainer::new(Arc::new(Container::Plugin(plugin)), origin, reader, copy)
     }
 
     fn announced(&self) -> Plugin {

@@ -135,10 +135,10 @@ impl Discovered {
 }
 
 impl DiscoveredContainer {
-    pub(crate) fn new(entry: Container, origin: Origin, reader: Reader, copy: Option<Arc<Revision>>) -> Self {
+    pub(crate) fn new(entry: Arc<Container>, origin: Origin, reader: Reader, copy: Option<Arc<Revision>>) -> Self {
         Self {
             shown: Arc::new(wire::entry(&entry)),
-            entry: Arc::new(entry),
+            entry,
             origin,
             reader,
             _copy: copy,

@@ -73,7 +73,9 @@ impl SourceDirectories {
     /// The servers of the configuration. They are nowhere to be looked for, and change only with the host.
     fn own_servers(&self) -> Vec<DiscoveredContainer> {
         let servers = self.servers.iter().cloned();
-        servers.map(|server| configured(Container::McpServer(server))).collect()
+        servers
+            .map(|server| configured(Arc::new(Container::McpServer(server))))
+            .collect()
     }
 
     /// The sources of a session, those that win over others of their kind first. Asks the file system

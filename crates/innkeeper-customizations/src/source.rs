@@ -69,7 +69,7 @@ impl Source {
         let directories = sources.directories();
         let directories = directories.iter().map(|source| Container::Directory(source.announce()));
         self.scanned(Tree {
-            entries: plugins.chain(directories).collect(),
+            entries: plugins.chain(directories).map(Arc::new).collect(),
             notes: Vec::new(),
         })
     }
@@ -82,10 +82,10 @@ impl Source {
         }
     }
 
-    fn container(&self, entry: Container) -> DiscoveredContainer {
+    fn container(&self, entry: Arc<Container>) -> DiscoveredContainer {
         let path = path_of(&entry);
         let (base, origin, scope) = self.origin(&entry, &path);
-        let reader = match (&origin, &entry) {
+        let reader = match (&origin, &*entry) {
             (Origin::Host, _) => Reader::of_plugin(path),
             // A server stands in a file; what it runs starts where that file is.
             (_, Container::McpServer(_)) => Reader::within(base, "", scope),
@@ -135,7 +135,7 @@ impl Source {
 }
 
 /// Something that the configuration of the host holds itself. Paths in it begin where its file is.
-pub(crate) fn configured(entry: Container) -> DiscoveredContainer {
+pub(crate) fn configured(entry: Arc<Container>) -> DiscoveredContainer {
     let file = path_of(&entry);
     let reader = Reader::within(file.parent().unwrap_or(&file), "", Scope::User);
     DiscoveredContainer::new(entry, Origin::Host, reader, None)

@@ -71,7 +71,7 @@ pub use components::{
     Agent, CommandLine, ExitContract, Hook, HookAction, HookEvent, HookFile, HookOrigin, McpServer, OnFailure, Prompt,
     Remote, Rule, Skill, SkillOrigin, Transport, Treatment, configured_server,
 };
-pub use containers::directory::{DirectorySource, Layout, LoadedDirectory, Scope, load_directory};
+pub use containers::directory::{DirectorySource, Layout, Scope};
 pub use containers::plugin::{PluginSource, load_plugin};
 pub use containers::well_known::{user_directories, workspace_directories};
 pub use formats::detect::Format;

@@ -65,8 +65,7 @@ impl Sources {
 /// This is what a benchmark of a cold scan measures; it blocks, so call it where blocking is
 /// allowed.
 pub fn scan(sources: &Sources) -> Tree {
-    let tree = Parts::default().scan(sources);
-    tree.into_tree()
+    Parts::default().scan(sources)
 }
 
 /// Reads everything, and says which directories that depended on: while nothing happens in them,
@@ -74,10 +73,7 @@ pub fn scan(sources: &Sources) -> Tree {
 pub fn scan_traced(sources: &Sources) -> (Tree, Footprint) {
     let mut parts = Parts::default();
     let tree = parts.scan(sources);
-    let footprint = parts.footprint();
-    // Nobody else has the entries then, and none is copied.
-    drop(parts);
-    (tree.into_tree(), footprint)
+    (tree, parts.footprint())
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -4,6 +4,7 @@
 //! such as commands and environments (CUS-27), is here for those who run it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::components::{Agent, HookFile, McpServer, Prompt, Rule, Skill};
 use crate::containers::directory::Scope;
@@ -11,14 +12,21 @@ use crate::formats::detect::Format;
 use crate::note::{LoadState, Note};
 use crate::read::text::TextRange;
 
-/// Everything that was found, in the order in which it is published.
+/// The result of a scan, in the order in which it is published.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tree {
-    /// Containers, and MCP servers that no container holds.
-    pub entries: Vec<Container>,
-    /// Remarks about files that belong to no container, and with which nothing is wrong: what is, is said by
-    /// an entry.
+    /// Containers, and MCP servers outside of containers. Scans share the entries that did not change.
+    pub entries: Vec<Arc<Container>>,
+    /// Remarks about files that belong to no container. Problems are in the notes of a container.
     pub notes: Vec<Note>,
+}
+
+impl Tree {
+    /// Whether both trees have the same entries in the same order. Most entries of two scans are shared.
+    pub(crate) fn has_entries_of(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&Arc<Container>, &Arc<Container>)| Arc::ptr_eq(one, other) || one == other;
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(is_same)
+    }
 }
 
 /// A top-level entry (CUS-01).

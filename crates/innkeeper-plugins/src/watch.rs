@@ -23,7 +23,7 @@ use innkeeper_std::watch::{DirectoryEvent, DirectoryId, DirectoryWatcher, WatchE
 
 use crate::scan::Sources;
 use crate::scan::footprint::Footprint;
-use crate::scan::parts::{Parts, SharedTree};
+use crate::scan::parts::Parts;
 use crate::tree::Tree;
 use burst::{Burst, ChangedPaths};
 
@@ -187,14 +187,14 @@ impl Task {
     }
 
     /// Hands a tree on, unless there is nobody left (D67).
-    fn tell(&self, tree: &SharedTree, on_tree: &mut impl FnMut(Tree)) {
+    fn tell(&self, tree: &Tree, on_tree: &mut impl FnMut(Tree)) {
         if !self.is_dropped.load(Ordering::Acquire) {
-            on_tree(tree.to_tree());
+            on_tree(tree.clone());
         }
     }
 
     /// Reads everything, and takes the time.
-    fn settle_all(&mut self) -> SharedTree {
+    fn settle_all(&mut self) -> Tree {
         let begun = Instant::now();
         self.watcher.rewatch();
         self.parts.forget_all();
@@ -205,7 +205,7 @@ impl Task {
     }
 
     /// Scans until everything the scan depended on was watched before it began.
-    fn settle(&mut self) -> SharedTree {
+    fn settle(&mut self) -> Tree {
         let mut tree = self.parts.scan(&self.sources);
         for _ in 0..MAX_ROUNDS {
             let new = self.watch();

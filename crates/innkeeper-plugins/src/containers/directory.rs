@@ -3,6 +3,7 @@
 //! A directory is published whether it exists or not (CUS-06), so that a client can save the first skill into it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::components::gather::Gathering;
 use crate::components::listing::{self, ends_with};
@@ -16,7 +17,7 @@ use crate::note::{Code, LoadState, Notes};
 use crate::read::scan_root::{Links, PathKind, ScanRoot, label};
 use crate::read::uri::Base;
 use crate::scan::footprint::Footprint;
-use crate::tree::{Directory, Kind};
+use crate::tree::{Container, Directory, Kind};
 
 /// The owner of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,22 +121,17 @@ pub(crate) fn directory_id(uri: &str, contents: Kind) -> String {
     id("directory", &[uri, contents.as_str()])
 }
 
-/// A directory that was read, and the plugins that were found among its skills.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadedDirectory {
-    /// The directory.
-    pub directory: Directory,
+/// The entry of a directory, and the plugins among its skills.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadedDirectory {
+    pub(crate) entry: Arc<Container>,
     /// Directories among its skills that are plugins: they have a manifest.
-    pub plugins: Vec<PathBuf>,
+    pub(crate) plugins: Vec<PathBuf>,
 }
 
-/// Reads a directory. Whatever is wrong with it, there is an entry to show.
-pub fn load_directory(source: &DirectorySource) -> LoadedDirectory {
-    load_traced(source, &mut Footprint::default())
-}
-
-/// Reads a directory and leaves behind which directories that depended on.
-pub(crate) fn load_traced(source: &DirectorySource, footprint: &mut Footprint) -> LoadedDirectory {
+/// Reads a directory, and adds the directories that the result depends on to the footprint. There is an entry even if
+/// the directory cannot be read.
+pub(crate) fn load(source: &DirectorySource, footprint: &mut Footprint) -> LoadedDirectory {
     match ScanRoot::open_within(&source.base, &source.path, source.scope.links()) {
         Ok(root) => {
             let loaded = load_from(&root, source);
@@ -155,7 +151,7 @@ pub(crate) fn load_traced(source: &DirectorySource, footprint: &mut Footprint) -
             (directory.notes, directory.load) = notes.finish();
             directory.children = Some(Vec::new());
             LoadedDirectory {
-                directory,
+                entry: Arc::new(Container::Directory(directory)),
                 plugins: Vec::new(),
             }
         }
@@ -189,7 +185,7 @@ fn load_from(root: &ScanRoot, source: &DirectorySource) -> LoadedDirectory {
     directory.notes = notes;
     directory.load = load;
     LoadedDirectory {
-        directory,
+        entry: Arc::new(Container::Directory(directory)),
         plugins: plugins.into_iter().map(|path| source.full_path().join(path)).collect(),
     }
 }

@@ -5,6 +5,7 @@
 //! children, because a server that could not be read has no entry of its own (CUS-05).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::components::gather::Gathering;
 use crate::components::listing::Listed;
@@ -17,27 +18,27 @@ use crate::note::{LoadState, Note};
 use crate::read::scan_root::{PathKind, ReadError, ScanRoot, label};
 use crate::read::uri::Base;
 use crate::scan::footprint::Footprint;
-use crate::tree::{Child, Directory, Kind};
+use crate::tree::{Child, Container, Directory, Kind};
 
-/// The components of single files.
-#[derive(Debug, Default)]
-pub(crate) struct Loose {
+/// The entries of loose files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LooseFiles {
     /// Directories that stand for the files, without those that would be empty.
-    pub(crate) directories: Vec<Directory>,
-    pub(crate) servers: Vec<Child>,
-    /// Remarks about files of servers with which nothing is wrong.
+    pub(crate) directories: Vec<Arc<Container>>,
+    pub(crate) servers: Vec<Arc<Container>>,
+    /// Remarks about files of servers without problems.
     pub(crate) notes: Vec<Note>,
 }
 
-pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loose {
+pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> LooseFiles {
     // A workspace that cannot be opened is complained about by its directories.
     let Ok(root) = ScanRoot::open(path, scope.links()) else {
         footprint.extend([path.to_owned()]);
-        return Loose::default();
+        return LooseFiles::default();
     };
     let files = files(scope);
     let base = Base::Path(path.to_owned());
-    let mut loose = Loose::default();
+    let mut loose = LooseFiles::default();
 
     let container = |kind: Kind| directory_id(&base.uri(), kind);
     let mut rules = Gathering::new(&root, &base, &container(Kind::Rule));
@@ -76,7 +77,8 @@ pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loos
         }
     }
     let (children, notes, load) = servers.finish();
-    loose.servers = children;
+    let servers = children.into_iter().map(Container::McpServer);
+    loose.servers = servers.map(Arc::new).collect();
     match load {
         LoadState::Loaded => loose.notes = notes,
         _ => loose.show(&base, Kind::McpServer, scope, Vec::new(), notes, load),
@@ -98,7 +100,7 @@ fn readable(gathering: &mut Gathering<'_>, file: &str) -> Option<PathBuf> {
     None
 }
 
-impl Loose {
+impl LooseFiles {
     fn keep(&mut self, gathering: Gathering<'_>, base: &Base, contents: Kind, scope: Scope) {
         let (children, notes, load) = gathering.finish();
         if !children.is_empty() || !notes.is_empty() {
@@ -125,7 +127,7 @@ impl Loose {
                 .to_owned(),
             Scope::User => "~".to_owned(),
         };
-        self.directories.push(Directory {
+        let directory = Directory {
             id: directory_id(&uri, contents),
             name,
             scope,
@@ -136,6 +138,7 @@ impl Loose {
             children: Some(children),
             notes,
             uri,
-        });
+        };
+        self.directories.push(Arc::new(Container::Directory(directory)));
     }
 }

@@ -59,18 +59,18 @@ pub enum ChildChange<'t> {
 
 /// Compares two trees. Removals come first, in the old order, then the rest in the new order.
 pub fn changes<'t>(old: &'t Tree, new: &'t Tree) -> Vec<Change<'t>> {
-    let old_by_id: HashMap<&str, &Container> = old.entries.iter().map(|entry| (entry.id(), entry)).collect();
-    let new_by_id: HashMap<&str, &Container> = new.entries.iter().map(|entry| (entry.id(), entry)).collect();
+    let old_by_id: HashMap<&str, &Container> = old.entries.iter().map(|entry| (entry.id(), &**entry)).collect();
+    let new_by_id: HashMap<&str, &Container> = new.entries.iter().map(|entry| (entry.id(), &**entry)).collect();
     let gone = old
         .entries
         .iter()
-        .map(Container::id)
+        .map(|entry| entry.id())
         .filter(|id| !new_by_id.contains_key(id));
     let mut changes: Vec<Change<'t>> = gone.map(|id| Change::Removed { id }).collect();
     for (at, entry) in new.entries.iter().enumerate() {
         match old_by_id.get(entry.id()) {
             None => changes.push(Change::Added { at, entry }),
-            Some(before) if *before == entry => {}
+            Some(before) if **before == **entry => {}
             Some(before) => {
                 let children = child_changes(before.children(), entry.children());
                 let is_visible = looks_different(before, entry)
@@ -89,12 +89,12 @@ pub fn changes<'t>(old: &'t Tree, new: &'t Tree) -> Vec<Change<'t>> {
     let kept_before = old
         .entries
         .iter()
-        .map(Container::id)
+        .map(|entry| entry.id())
         .filter(|id| new_by_id.contains_key(id));
     let kept_now = new
         .entries
         .iter()
-        .map(Container::id)
+        .map(|entry| entry.id())
         .filter(|id| old_by_id.contains_key(id));
     if !kept_before.eq(kept_now) {
         changes.push(Change::Reordered);

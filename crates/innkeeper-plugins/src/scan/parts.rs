@@ -10,8 +10,8 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::containers::directory::{self, DirectorySource, Scope};
-use crate::containers::loose::{self, Loose};
+use crate::containers::directory::{self, DirectorySource, LoadedDirectory, Scope};
+use crate::containers::loose::{self, LooseFiles};
 use crate::containers::plugin::{self, PluginSource};
 use crate::containers::well_known::plugin_directories;
 use crate::formats::marketplace::{Plugins, find_installed, find_traced};
@@ -25,72 +25,16 @@ use crate::tree::{Container, Tree};
 pub(crate) struct Parts {
     collections: PartCache<PathBuf, Plugins>,
     installed: PartCache<(PathBuf, &'static str), Plugins>,
-    directories: PartCache<DirectorySource, ReadDirectory>,
+    directories: PartCache<DirectorySource, LoadedDirectory>,
     /// By their ids; a source that differs is another part.
     plugins: PartCache<String, (PluginSource, Arc<Container>)>,
-    loose: PartCache<(PathBuf, Scope), ReadLoose>,
-}
-
-/// A tree whose entries are shared with the parts and with trees before it.
-#[derive(Debug, Default)]
-pub(crate) struct SharedTree {
-    pub(crate) entries: Vec<Arc<Container>>,
-    pub(crate) notes: Vec<Note>,
-}
-
-impl SharedTree {
-    /// Whether both have the same entries in the same order. Most of them are one and the same.
-    pub(crate) fn has_entries_of(&self, other: &Self) -> bool {
-        let is_same = |(one, other): (&Arc<Container>, &Arc<Container>)| Arc::ptr_eq(one, other) || one == other;
-        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(is_same)
-    }
-
-    /// A tree of its own.
-    pub(crate) fn to_tree(&self) -> Tree {
-        Tree {
-            entries: self.entries.iter().map(|entry| Container::clone(entry)).collect(),
-            notes: self.notes.clone(),
-        }
-    }
-
-    /// The tree itself; what nobody else has is not copied.
-    pub(crate) fn into_tree(self) -> Tree {
-        Tree {
-            entries: self.entries.into_iter().map(Arc::unwrap_or_clone).collect(),
-            notes: self.notes,
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-struct ReadDirectory {
-    entry: Arc<Container>,
-    plugins: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone)]
-struct ReadLoose {
-    directories: Vec<Arc<Container>>,
-    servers: Vec<Arc<Container>>,
-    notes: Vec<Note>,
-}
-
-impl From<Loose> for ReadLoose {
-    fn from(loose: Loose) -> Self {
-        let directories = loose.directories.into_iter().map(Container::Directory);
-        let servers = loose.servers.into_iter().map(Container::McpServer);
-        Self {
-            directories: directories.map(Arc::new).collect(),
-            servers: servers.map(Arc::new).collect(),
-            notes: loose.notes,
-        }
-    }
+    loose: PartCache<(PathBuf, Scope), LooseFiles>,
 }
 
 impl Parts {
     /// Reads what is not known any more, and puts the tree together.
-    pub(crate) fn scan(&mut self, sources: &Sources) -> SharedTree {
-        let mut tree = SharedTree::default();
+    pub(crate) fn scan(&mut self, sources: &Sources) -> Tree {
+        let mut tree = Tree::default();
         let mut directories = Vec::new();
         let mut troubles = Vec::new();
         let mut plugins = self.find_all_plugins(sources, &mut troubles, &mut tree.notes);
@@ -156,14 +100,9 @@ impl Parts {
         plugins
     }
 
-    fn directory(&mut self, source: &DirectorySource) -> ReadDirectory {
-        self.directories.get_or_read(source.clone(), |footprint| {
-            let loaded = directory::load_traced(source, footprint);
-            ReadDirectory {
-                entry: Arc::new(Container::Directory(loaded.directory)),
-                plugins: loaded.plugins,
-            }
-        })
+    fn directory(&mut self, source: &DirectorySource) -> LoadedDirectory {
+        let read = |footprint: &mut Footprint| directory::load(source, footprint);
+        self.directories.get_or_read(source.clone(), read)
     }
 
     fn plugin(&mut self, id: String, source: PluginSource) -> Arc<Container> {
@@ -176,8 +115,8 @@ impl Parts {
         entry
     }
 
-    fn loose(&mut self, path: &Path, scope: Scope) -> ReadLoose {
-        let read = |footprint: &mut Footprint| loose::load(path, scope, footprint).into();
+    fn loose(&mut self, path: &Path, scope: Scope) -> LooseFiles {
+        let read = |footprint: &mut Footprint| loose::load(path, scope, footprint);
         self.loose.get_or_read((path.to_owned(), scope), read)
     }
 

@@ -43,7 +43,7 @@ impl Rescan {
 
     /// Reads what was not read yet or was forgotten. It blocks, so call it where blocking is allowed.
     pub fn scan(&mut self) -> Tree {
-        self.parts.scan(&self.sources).to_tree()
+        self.parts.scan(&self.sources)
     }
 
     /// Something happened at these paths, which have no links in them. Parts that depended on them are read

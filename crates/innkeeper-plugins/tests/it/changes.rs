@@ -88,7 +88,7 @@ fn d65_a_repaired_file_yields_the_same_tree() {
     let (temp, before) = start();
     write(temp.path(), "one/.plugin/plugin.json", "{");
     let broken = scan(&sources(temp.path()));
-    let Container::Plugin(plugin) = &broken.entries[0] else {
+    let Container::Plugin(plugin) = &*broken.entries[0] else {
         panic!()
     };
     assert!(matches!(plugin.load, LoadState::Error { .. }));

@@ -49,7 +49,7 @@ fn three_thousand_files_in_five_hundred_plugins_are_all_found() {
     println!("a scan of 3,000 files took {:?}", start.elapsed());
     assert_eq!(tree.entries.len(), 500);
     for entry in &tree.entries {
-        let Container::Plugin(plugin) = entry else { panic!() };
+        let Container::Plugin(plugin) = &**entry else { panic!() };
         assert_eq!(plugin.load, LoadState::Loaded, "{:?}", plugin.notes);
         let names: Vec<&str> = entry.children().iter().map(|child| child.name.as_str()).collect();
         assert_eq!(names, ["a", "s0", "s1", "s2", "r"]);
@@ -149,6 +149,7 @@ fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded
     let (of_market, plugins): (Vec<&Container>, Vec<&Container>) = tree
         .entries
         .iter()
+        .map(|entry| &**entry)
         .partition(|entry| entry.id().starts_with("marketplace-"));
     let [Container::Plugin(market)] = of_market.as_slice() else {
         panic!("the marketplace says what is missing: {of_market:?}")

@@ -15,7 +15,7 @@ fn workspace(path: &Path) -> Sources {
 }
 
 fn directories(tree: &Tree) -> Vec<&Directory> {
-    let directories = tree.entries.iter().filter_map(|entry| match entry {
+    let directories = tree.entries.iter().filter_map(|entry| match &**entry {
         Container::Directory(directory) => Some(directory),
         Container::Plugin(_) | Container::McpServer(_) => None,
     });
@@ -126,7 +126,7 @@ fn d53_a_skill_with_a_manifest_is_a_plugin() {
     write(temp.path(), ".claude/skills/x/SKILL.md", "---\ndescription: d\n---\n");
     let tree = scan(&workspace(temp.path()));
     assert!(names(directory(&tree, ".claude/skills")).is_empty());
-    let Container::Plugin(plugin) = &tree.entries[0] else {
+    let Container::Plugin(plugin) = &*tree.entries[0] else {
         panic!()
     };
     assert_eq!(plugin.name, "x");
@@ -178,7 +178,7 @@ fn loose_files_are_rules_hooks_and_servers() {
     let servers: Vec<&str> = tree
         .entries
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Container::McpServer(server) => Some(server.name.as_str()),
             _ => None,
         })
@@ -231,7 +231,7 @@ fn d50_a_workspace_that_is_the_home_is_listed_once() {
         home: Some(temp.path().to_owned()),
         ..Sources::default()
     });
-    let mut ids: Vec<&str> = tree.entries.iter().map(Container::id).collect();
+    let mut ids: Vec<&str> = tree.entries.iter().map(|entry| entry.id()).collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
@@ -296,7 +296,7 @@ fn plugins_that_were_put_into_a_workspace_or_a_home_are_found() {
     let plugins: Vec<(&str, bool)> = tree
         .entries
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Container::Plugin(plugin) => Some((plugin.name.as_str(), plugin.load == LoadState::Loaded)),
             _ => None,
         })

@@ -13,7 +13,7 @@ use crate::watched::{names, workspace};
 const SKILL: &str = "---\ndescription: d\n---\n";
 
 fn directory<'t>(tree: &'t Tree, name: &str) -> &'t Directory {
-    let mut directories = tree.entries.iter().filter_map(|entry| match entry {
+    let mut directories = tree.entries.iter().filter_map(|entry| match &**entry {
         Container::Directory(directory) => Some(directory),
         Container::Plugin(_) | Container::McpServer(_) => None,
     });
@@ -21,7 +21,7 @@ fn directory<'t>(tree: &'t Tree, name: &str) -> &'t Directory {
 }
 
 fn plugins(tree: &Tree) -> Vec<&Plugin> {
-    let plugins = tree.entries.iter().filter_map(|entry| match entry {
+    let plugins = tree.entries.iter().filter_map(|entry| match &**entry {
         Container::Plugin(plugin) => Some(plugin),
         Container::Directory(_) | Container::McpServer(_) => None,
     });
@@ -229,7 +229,7 @@ fn b2_instructions_for_everything_always_apply() {
     );
     write(temp.path(), "AGENTS.md", "---\napplyTo: \"**/*.rs\"\n---\nBe brief.\n");
     let tree = scan(&workspace(temp.path()));
-    let rules = tree.entries.iter().flat_map(Container::children);
+    let rules = tree.entries.iter().flat_map(|entry| entry.children());
     let always: Vec<_> = rules
         .map(|child| match &child.component {
             Component::Rule(rule) => (child.path.as_str(), rule.always_apply),

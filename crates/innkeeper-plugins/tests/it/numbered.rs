@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use innkeeper_plugins::{
     Change, Code, Component, Container, LoadState, Plugin, PluginSource, Sources, Tree, changes, load_plugin, scan,
@@ -16,8 +17,8 @@ use crate::support::write;
 const SKILL: &str = "---\ndescription: d\n---\n";
 
 fn ids(tree: &Tree) -> Vec<&str> {
-    let containers = tree.entries.iter().map(Container::id);
-    let children = tree.entries.iter().flat_map(Container::children);
+    let containers = tree.entries.iter().map(|entry| entry.id());
+    let children = tree.entries.iter().flat_map(|entry| entry.children());
     containers.chain(children.map(|child| child.id.as_str())).collect()
 }
 
@@ -26,7 +27,7 @@ fn are_unique(ids: &[&str]) -> bool {
 }
 
 fn plugins(tree: &Tree) -> Vec<&Plugin> {
-    let plugins = tree.entries.iter().filter_map(|entry| match entry {
+    let plugins = tree.entries.iter().filter_map(|entry| match &**entry {
         Container::Plugin(plugin) => Some(plugin),
         Container::Directory(_) | Container::McpServer(_) => None,
     });
@@ -135,13 +136,13 @@ fn d39_servers_of_one_name_in_different_places_are_different_servers() {
     for plugin in plugins(&tree) {
         assert_eq!(plugin.children.as_ref().unwrap()[0].name, "db");
     }
-    let is_server = |entry: &&Container| matches!(entry, Container::McpServer(_));
+    let is_server = |entry: &&Arc<Container>| matches!(&***entry, Container::McpServer(_));
     assert_eq!(
         tree.entries.iter().filter(is_server).count(),
         1,
         "of two files of a workspace the first counts"
     );
-    let is_told = |entry: &Container| match entry {
+    let is_told = |entry: &Arc<Container>| match &**entry {
         Container::Directory(directory) => directory.notes.iter().any(|note| note.code == Code::DuplicateName),
         _ => false,
     };
@@ -197,7 +198,7 @@ fn d49_directories_that_are_links_to_one_are_listed_with_ids_of_their_own() {
     let found: Vec<String> = tree
         .entries
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Container::Directory(directory) if !entry.children().is_empty() => Some(directory),
             _ => None,
         })
@@ -236,7 +237,7 @@ fn d49_a_directory_that_may_not_be_listed_degrades_only_that() {
     unlock(&locked);
     unlock(&plugins);
     let load = |name: &str| {
-        let mut directories = tree.entries.iter().filter_map(|entry| match entry {
+        let mut directories = tree.entries.iter().filter_map(|entry| match &**entry {
             Container::Directory(directory) if directory.name == name => {
                 Some((&directory.load, entry.children().len()))
             }
@@ -274,7 +275,7 @@ fn d52_a_read_only_workspace_is_not_writable() {
     let writable: BTreeSet<bool> = tree
         .entries
         .iter()
-        .filter_map(|entry| match entry {
+        .filter_map(|entry| match &**entry {
             Container::Directory(directory) => Some(directory.writable),
             _ => None,
         })

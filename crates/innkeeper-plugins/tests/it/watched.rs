@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use innkeeper_plugins::{Container, Sources, Tree, TreeWatcher};
+use innkeeper_plugins::{Sources, Tree, TreeWatcher};
 
 /// Long enough for a machine that is busy with something else, and less than what the watcher reads
 /// everything after without a reason: that must not be how it notices.
@@ -49,7 +49,7 @@ impl Watched {
 }
 
 pub fn names(tree: &Tree) -> Vec<String> {
-    let children = tree.entries.iter().flat_map(Container::children);
+    let children = tree.entries.iter().flat_map(|entry| entry.children());
     children.map(|child| child.name.clone()).collect()
 }
 

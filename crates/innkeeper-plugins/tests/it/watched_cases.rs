@@ -15,7 +15,7 @@ use crate::watched::{Watched, names, workspace};
 const SKILL: &str = "---\ndescription: d\n---\n";
 
 fn ids(tree: &Tree) -> Vec<String> {
-    let children = tree.entries.iter().flat_map(Container::children);
+    let children = tree.entries.iter().flat_map(|entry| entry.children());
     children.map(|child| child.id.clone()).collect()
 }
 
@@ -45,7 +45,7 @@ fn d54_a_file_that_comes_in_pieces_or_from_elsewhere_is_read_whole() {
     while last
         .entries
         .iter()
-        .flat_map(Container::children)
+        .flat_map(|entry| entry.children())
         .all(|child| child.description.is_none())
     {
         last = watched.next();
@@ -96,7 +96,7 @@ fn d59_a_workspace_can_be_deleted_and_come_back_as_another() {
     let mut gone = watched.until(&[]);
     let is_error = |tree: &Tree| {
         let mut entries = tree.entries.iter();
-        entries.all(|entry| matches!(entry, Container::Directory(d) if matches!(d.load, LoadState::Error { .. })))
+        entries.all(|entry| matches!(&**entry, Container::Directory(d) if matches!(d.load, LoadState::Error { .. })))
     };
     while !is_error(&gone) {
         gone = watched.next();

@@ -69,7 +69,7 @@ fn d59_the_root_of_a_plugin_can_be_replaced() {
     watched.until(&["b", "c"]);
     write(&root, ".plugin/plugin.json", "{");
     let broken = watched.until(&[]);
-    assert!(matches!(&broken.entries[0], Container::Plugin(plugin) if matches!(plugin.load, LoadState::Error { .. })));
+    assert!(matches!(&*broken.entries[0], Container::Plugin(plugin) if matches!(plugin.load, LoadState::Error { .. })));
     fs::remove_dir_all(root.join(".plugin")).unwrap();
     watched.until(&["b", "c"]);
 }

@@ -272,8 +272,8 @@ impl TurnCustomizations {
                 called.tools.clone_from(&prompt.tools);
             }
         }
-        let variables = ExpansionContext::of(about, called.directory.as_deref(), directories);
-        let expanded = variables.expand(&body, Some(&called.arguments));
+        let (arguments, directory) = (Some(called.arguments.as_str()), called.directory.as_deref());
+        let expanded = expand_text(&body, arguments, about, directory, directories);
         let expanded = expanded.map_err(|problem| format!("/{name}: {problem}"))?;
         (called.text, called.plugin_root) = (expanded.text, expanded.plugin_root);
         Ok(Some(called))
@@ -313,8 +313,8 @@ impl TurnCustomizations {
     /// In a sentence, when its file is gone or cannot be read.
     pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&skill.about).await?;
-        let variables = ExpansionContext::of(&skill.about, skill.directory.as_deref(), directories);
-        variables.expand(&body, Some(arguments))
+        let directory = skill.directory.as_deref();
+        expand_text(&body, Some(arguments), &skill.about, directory, directories)
     }
 
     /// What a custom agent is told. It takes no arguments, but may name places.
@@ -324,7 +324,7 @@ impl TurnCustomizations {
     /// In a sentence, when its file is gone or cannot be read.
     pub async fn agent_text(&self, agent: &CustomAgent, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&agent.about).await?;
-        ExpansionContext::of(&agent.about, None, directories).expand(&body, None)
+        expand_text(&body, None, &agent.about, None, directories)
     }
 
     /// What a customization says, without its frontmatter.
@@ -337,38 +337,29 @@ impl TurnCustomizations {
     }
 }
 
-/// What a text is expanded in.
-struct ExpansionContext<'a> {
-    workspace: Option<PathBuf>,
-    directory: Option<&'a Path>,
-    plugin_root: Option<&'a Path>,
-}
-
-impl<'a> ExpansionContext<'a> {
-    fn of(about: &'a About, directory: Option<&'a Path>, directories: &[String]) -> Self {
-        Self {
-            workspace: directories.first().and_then(|uri| path_of(uri)),
-            directory,
-            plugin_root: about.plugin_root.as_deref(),
-        }
-    }
-
-    fn expand(&self, body: &str, arguments: Option<&str>) -> Result<Expanded, String> {
-        let variables = PathVariables {
-            workspace: self.workspace.as_deref(),
-            directory: self.directory,
-            plugin: self.plugin_root,
-        };
-        let text = match arguments {
-            Some(arguments) => expand(body, arguments, &variables)?,
-            None => expand_places(body, &variables)?,
-        };
-        let plugin_root = self.plugin_root.filter(|_| names_plugin_root(body));
-        Ok(Expanded {
-            text,
-            plugin_root: plugin_root.map(Path::to_owned),
-        })
-    }
+/// Expands a text of a customization. Without `arguments`, only paths are expanded. `directory` is that of a skill.
+fn expand_text(
+    body: &str,
+    arguments: Option<&str>,
+    about: &About,
+    directory: Option<&Path>,
+    working_directories: &[String],
+) -> Result<Expanded, String> {
+    let workspace = working_directories.first().and_then(|uri| path_of(uri));
+    let variables = PathVariables {
+        workspace: workspace.as_deref(),
+        directory,
+        plugin: about.plugin_root.as_deref(),
+    };
+    let text = match arguments {
+        Some(arguments) => expand(body, arguments, &variables)?,
+        None => expand_places(body, &variables)?,
+    };
+    let plugin_root = variables.plugin.filter(|_| names_plugin_root(body));
+    Ok(Expanded {
+        text,
+        plugin_root: plugin_root.map(Path::to_owned),
+    })
 }
 
 /// Things with the names that mean them.

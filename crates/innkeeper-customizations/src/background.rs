@@ -1,6 +1,6 @@
-//! Things whose end takes time: they end where nobody waits for them.
+//! Drops values in the background if their drop takes time.
 
-/// Drops something that deletes files or waits for a thread, not on a thread that serves people.
+/// Drops a value that deletes files or waits for a thread, on a blocking thread.
 pub(crate) fn drop_in_background(thing: impl Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(thing))),

@@ -1,11 +1,11 @@
-//! JSON whose digest depends on what it says, and on nothing else.
+//! JSON whose digest depends on its values alone.
 
 use serde_json::Value;
 
 /// The text of a value with the members of every object sorted by name.
 ///
-/// The digest of such a text identifies what a user allowed. Neither somebody who only moves members of a file, nor
-/// the order in which the code names them, nor whether the JSON library keeps an order makes another thing of it.
+/// The digest of such a text identifies the contents that a user allowed. It must not depend on the order of members in
+/// a file, in the code, or in the maps of the JSON library.
 pub(crate) fn canonical_json(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()

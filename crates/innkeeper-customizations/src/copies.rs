@@ -1,8 +1,8 @@
-//! Plugins that clients publish, copied to where they can be read like any other (P20, CUS-22).
+//! Copies plugins that clients publish, so that they are read like any other (P20, CUS-22).
 //!
-//! Only the client can read them, and it may leave at any time; so everything is copied first and read
-//! then. A copy is made once for each (client, URI, nonce), however many sessions want it, and kept in
-//! a cache of revisions, because nonces come back. A copy that was not finished is thrown away.
+//! Only the client can read them, and it may disconnect at any time, so everything is copied before it is read. A copy
+//! is made once for each (client, URI, nonce), however many sessions use it. A cache retains revisions, because nonces
+//! recur. Unfinished copies are deleted.
 
 mod cache;
 mod fetch;
@@ -25,15 +25,15 @@ use cache::CachedCopy;
 
 use crate::discovered::{DiscoveredContainer, Origin};
 
-/// How many plugins of one client are copied at once.
+/// Maximum number of plugins of one client that are copied at once.
 const AT_ONCE: usize = 2;
 
-/// How long it is waited before a client that was away is asked again; twice as long each time.
+/// First wait before a disconnected client is asked again. It doubles each time.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest it is waited. A client may stay away for days, and may come back without a word.
+/// Longest wait. A client may be away for days, and may return without a message.
 const MAX_PAUSE: Duration = Duration::from_secs(16);
 
-/// Copies what clients publish.
+/// Copies the plugins of clients.
 #[derive(Debug)]
 pub(crate) struct Copies {
     cache: Arc<Cache>,
@@ -43,7 +43,7 @@ pub(crate) struct Copies {
 #[derive(Debug, Default)]
 struct Known {
     jobs: HashMap<Key, Weak<Job>>,
-    /// The newest copy of each plugin, shown while a newer one is on its way.
+    /// The newest copy of each plugin, shown while a newer one is copied.
     latest: HashMap<(ClientId, String), Weak<Revision>>,
     turns: HashMap<ClientId, Weak<Semaphore>>,
 }
@@ -59,11 +59,11 @@ struct Key {
 /// The state of a copy.
 #[derive(Debug, Clone)]
 pub(crate) enum Copied {
-    /// It is on its way. The previous revision is shown meanwhile.
+    /// It is being copied. The previous revision is shown meanwhile.
     Copying(Option<Arc<Revision>>),
-    /// It is here.
+    /// It is complete.
     Here(Arc<Revision>),
-    /// It cannot be copied, and why. The previous revision stays in use.
+    /// It cannot be copied, with the reason. The previous revision stays in use.
     Failed { why: String, before: Option<Arc<Revision>> },
 }
 
@@ -77,19 +77,19 @@ impl Copied {
     }
 }
 
-/// A copy that was read. While somebody has it, it stays on disk.
+/// A copy that was read. It stays on disk while it is in use.
 #[derive(Debug)]
 pub(crate) struct Revision {
     plugin: Plugin,
     kept: CachedCopy,
 }
 
-/// A copy in the making; it is given up when nobody wants it any more.
+/// A copy in progress, which is cancelled when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Job {
     plugin: ClientPlugin,
     state: watch::Receiver<Copied>,
-    /// Ends a pause: whoever publishes it again is back.
+    /// Ends a pause: a client that publishes the plugin again is connected.
     wanted_again: Arc<Notify>,
     task: AbortHandle,
 }
@@ -108,12 +108,12 @@ impl Copies {
         }
     }
 
-    /// Throws away what earlier runs of the host left unfinished. Blocks.
+    /// Deletes unfinished copies of earlier runs of the host. Blocks.
     pub(crate) fn sweep(&self) {
         self.cache.sweep();
     }
 
-    /// Copies a plugin, unless that is done or under way.
+    /// Copies a plugin, unless it is copied or being copied.
     pub(crate) fn copy(self: &Arc<Self>, plugin: &ClientPlugin, files: &ClientFiles) -> Arc<Job> {
         let key = plugin.nonce.as_ref().map(|nonce| Key {
             client: plugin.client.clone(),
@@ -123,7 +123,7 @@ impl Copies {
         let mut known = self.known.lock();
         known.tidy();
         let job = key.as_ref().and_then(|key| known.jobs.get(key)?.upgrade());
-        // One that failed for good is tried again by whoever publishes it again.
+        // A copy that failed for good is tried again when the plugin is published again.
         if let Some(job) = job.filter(|job| !job.has_failed()) {
             job.wanted_again.notify_waiters();
             return job;
@@ -160,7 +160,7 @@ impl Known {
         self.turns.retain(|_, turn| turn.strong_count() > 0);
     }
 
-    /// One client cannot keep others waiting, and is not asked for everything at once.
+    /// Limits the copies of one client, so that it does not delay others and is not asked for everything at once.
     fn turn(&mut self, client: &ClientId) -> Arc<Semaphore> {
         if let Some(turn) = self.turns.get(client).and_then(Weak::upgrade) {
             return turn;
@@ -171,7 +171,7 @@ impl Known {
     }
 }
 
-/// Copies a plugin, and tries again for as long as the client is only away.
+/// Copies a plugin, and tries again while the client is only disconnected.
 async fn work(
     copies: Arc<Copies>,
     plugin: ClientPlugin,
@@ -203,7 +203,7 @@ async fn work(
     }
 }
 
-/// Tells what becomes of a copy, and of a client that stays away only once.
+/// Reports the state of a copy, and a disconnected client only once.
 struct Telling {
     uri: String,
     state: watch::Sender<Copied>,
@@ -221,7 +221,7 @@ impl Telling {
         }
     }
 
-    /// Every session that wants it is put together again when it changes; so it does only when it does.
+    /// Reports a state only if it differs: every session that uses the plugin is built again after a report.
     fn failed(&self, why: String) {
         self.state.send_if_modified(|state| {
             if matches!(state, Copied::Failed { why: known, .. } if *known == why) {
@@ -247,7 +247,7 @@ async fn read(published: ClientPlugin, kept: CachedCopy) -> Result<Arc<Revision>
     let reading = move || {
         let source = source(&published, kept.path());
         let mut plugin = load_plugin(&source);
-        // Without a manifest the client knows better than its URI.
+        // Without a manifest, the client's name is better than one from the URI.
         if plugin.manifest.is_none() && !published.name.is_empty() {
             plugin.name = published.name;
         }
@@ -263,7 +263,7 @@ fn source(published: &ClientPlugin, copy: &Path) -> PluginSource {
 }
 
 impl Job {
-    /// Tells whenever something becomes of it.
+    /// Returns a receiver of the state.
     pub(crate) fn state(&self) -> watch::Receiver<Copied> {
         self.state.clone()
     }
@@ -272,13 +272,13 @@ impl Job {
         matches!(*self.state.borrow(), Copied::Failed { .. }) && self.task.is_finished()
     }
 
-    /// Its name, while nothing of it is here that could be used and that may still come.
+    /// Returns its name while no revision of it can be used and one may still come.
     pub(crate) fn awaited(&self) -> Option<String> {
         let is_awaited = matches!(*self.state.borrow(), Copied::Copying(None));
         is_awaited.then(|| self.announced().name)
     }
 
-    /// The revision to show now.
+    /// Returns the container to show now.
     pub(crate) fn part(&self) -> DiscoveredContainer {
         let origin = Origin::Client {
             client: self.plugin.client.clone(),
@@ -288,8 +288,8 @@ impl Job {
             Copied::Here(revision) => (revision.plugin.clone(), Some(Arc::clone(revision))),
             Copied::Copying(Some(before)) => {
                 let mut shown = before.plugin.clone();
-                // Without a nonce it is read each time that its client says anything about itself, and a client may
-                // do so whenever it is told of a change: only one that is really different is told.
+                // Without a nonce it is read again after every publication of its client, and a client may publish
+                // after every change that it sees. So only a real difference is shown.
                 if self.plugin.nonce.is_some() {
                     shown.load = LoadState::Loading;
                 }

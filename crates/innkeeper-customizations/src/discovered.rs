@@ -41,7 +41,7 @@ pub struct DiscoveredContainer {
     shown: Arc<Customization>,
     origin: Origin,
     reader: Reader,
-    /// Keeps the copy of a client's plugin for as long as it may be read.
+    /// Retains the copy of a client's plugin while it may be read.
     _copy: Option<Arc<Revision>>,
 }
 
@@ -155,13 +155,12 @@ impl DiscoveredContainer {
         &self.shown
     }
 
-    /// Where it came from.
+    /// Its origin.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The directory with its files, as a path of this machine: of a plugin, what `${PLUGIN_ROOT}`
-    /// stands for.
+    /// The directory with its files on this machine: for a plugin, the value of `${PLUGIN_ROOT}`.
     pub fn root(&self) -> PathBuf {
         self.reader.root()
     }
@@ -171,9 +170,9 @@ impl DiscoveredContainer {
         &self.reader
     }
 
-    /// The file of a child, from the root.
+    /// The file of a child, relative to the root.
     pub fn path_of(&self, child: &Child) -> PathBuf {
-        // A URI of this machine has the very bytes of the name; one of a client has none here.
+        // A URI of this machine has the exact bytes of the name. A URI of a client names no file here.
         let path = url::Url::parse(&child.uri)
             .ok()
             .filter(|_| !matches!(self.origin, Origin::Client { .. }))

@@ -1,5 +1,5 @@
-//! Follows one session: merges the customizations of its sources and of its clients, and reports them whenever one of them
-//! changes.
+//! Follows one session: merges the customizations of its sources and of its clients, and reports them after each
+//! change.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::local::{DiscoveryContext, common};
 use crate::servers;
 use crate::source::WatchedSource;
 
-/// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
+/// How long a scan or a copy may take before a preview is reported (CUS-05).
 const NOTICEABLE: Duration = Duration::from_millis(100);
 
-/// How long changes are gathered that belong together, as when a client publishes several plugins.
+/// How long changes are collected, such as several plugins that a client publishes.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Follows a session until it is dropped, or the host is gone.
@@ -82,7 +82,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Is listed for as long as it is held.
+    /// It is listed until it is dropped.
     fn join(shared: &DiscoveryContext, watched: Vec<Arc<WatchedSource>>) -> Arc<Self> {
         let reported = watch::Sender::new(vec![0; watched.len()]);
         let follower = Arc::new(Self { watched, reported });
@@ -98,7 +98,7 @@ impl Follower {
     }
 }
 
-/// Waits until all followers have reported the scans of now.
+/// Waits until all followers have reported the current scans.
 pub(crate) async fn all_reported(shared: &DiscoveryContext) {
     let followers = {
         let followers = shared.followers.lock();
@@ -106,7 +106,7 @@ pub(crate) async fn all_reported(shared: &DiscoveryContext) {
     };
     let waiting = followers.into_iter().map(|follower| {
         let (read, mut reported) = (follower.numbers(), follower.reported.subscribe());
-        // The follow itself must be able to end meanwhile.
+        // The follower must be able to end meanwhile.
         drop(follower);
         async move {
             let is_reported = |told: &Vec<u64>| told.iter().zip(&read).all(|(told, read)| told >= read);
@@ -122,7 +122,7 @@ fn discover(
     jobs: &[Arc<Job>],
     workspaces: Vec<PathBuf>,
 ) -> CustomizationSet {
-    // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
+    // Before the jobs are read: one that completes in between causes another report.
     let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
     let scanned: Vec<Arc<Discovered>> = watched.iter().map(|watched| watched.now()).collect();
     let copies: Vec<_> = jobs.iter().map(|job| job.part()).collect();
@@ -168,7 +168,7 @@ impl Sources {
         }
     }
 
-    /// Waits until any of them changed. `false` says that none ever will.
+    /// Waits until any of them changed. Returns `false` if none ever will.
     async fn changed(&mut self) -> bool {
         type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
         let mut waiting: Vec<Waiting<'_>> = Vec::new();
@@ -186,14 +186,14 @@ impl Sources {
     }
 }
 
-/// A copy that is done changes no more, and that is no reason to go on.
+/// Waits for a change. A completed copy never changes, and must not end the wait.
 async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending().await
     }
 }
 
-/// Tells what every session gets, whenever it changes, for as long as it is watched.
+/// Publishes the customizations of every session after each change, while their sources are watched.
 pub(crate) async fn tell_common(
     own: Vec<DiscoveredContainer>,
     watched: Vec<Weak<WatchedSource>>,

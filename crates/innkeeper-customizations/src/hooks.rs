@@ -41,12 +41,12 @@ mod tool_names;
 #[cfg(test)]
 mod tests;
 
-/// Most hooks that run at the same time.
+/// Maximum number of hooks that run at the same time.
 const AT_ONCE: usize = 8;
-/// Most hooks that a session uses: a workspace can have any number.
+/// Maximum number of hooks of a session: a workspace can have any number.
 const MAX_HOOKS: usize = 256;
 
-/// The hooks of one file, and where they come from.
+/// The hooks of one file, with their origin.
 #[derive(Debug, Clone)]
 pub(crate) struct SourcedHooks {
     /// The id of their container.
@@ -89,7 +89,7 @@ impl SourcedHooks {
         off.contains(&self.child) || off.contains(&self.container)
     }
 
-    /// Whether they are people's own, and may answer for them.
+    /// Whether they are the user's own, and may answer for the user.
     fn speak_for_people(&self) -> bool {
         self.origin.is_own()
     }
@@ -99,16 +99,16 @@ impl SourcedHooks {
 #[derive(Debug)]
 pub struct CommandHooks {
     files: Vec<SourcedHooks>,
-    /// One for each hook of each file, shared by those with the same text, and read when it is needed.
+    /// One for each hook of each file, shared by hooks with the same text, and parsed on first use.
     matchers: Vec<Vec<Arc<LazyMatcher>>>,
-    /// How many hooks are too many.
+    /// The number of hooks beyond the limit.
     surplus: usize,
     trust: Arc<TrustFile>,
     settings: Arc<HookSettings>,
-    /// One question at a time: whoever comes second finds it answered.
+    /// One question at a time: a second call waits and finds it answered.
     asking: Semaphore,
     told: Mutex<Told>,
-    /// Keeps copies of clients' plugins for as long as their hooks may run.
+    /// Retains copies of clients' plugins while their hooks may run.
     _containers: Vec<DiscoveredContainer>,
 }
 
@@ -116,12 +116,12 @@ pub struct CommandHooks {
 #[derive(Debug, Default)]
 struct Told {
     notices: BTreeSet<String>,
-    /// The turn in which they last left a question about somebody open.
+    /// The turn in which the user last left the question about a subject open.
     open: HashMap<Subject, Arc<str>>,
 }
 
 impl CommandHooks {
-    /// The hooks of the given files, in their order. Nothing is run, read or asked yet.
+    /// Takes the hooks of the given files, in their order. Runs, reads and asks nothing yet.
     pub(crate) fn new(mut files: Vec<SourcedHooks>, trust: Arc<TrustFile>, settings: Arc<HookSettings>) -> Self {
         let surplus = keep_few(&mut files);
         let mut known = HashMap::<Option<String>, Arc<LazyMatcher>>::new();
@@ -160,7 +160,7 @@ impl CommandHooks {
         }
     }
 
-    /// Every hook with its file, unless that is switched off.
+    /// Every hook with its file, unless it is disabled.
     fn hooks<'a>(
         &'a self,
         off: &'a BTreeSet<String>,
@@ -174,13 +174,13 @@ impl CommandHooks {
             })
     }
 
-    /// Says something once, however often it happens.
+    /// Returns a notice once, however often it occurs.
     fn once(&self, notice: String) -> Option<String> {
         let mut told = self.told.lock();
         told.notices.insert(notice.clone()).then_some(notice)
     }
 
-    /// The commands that want to hear of an event, in order, and what people should know of others.
+    /// The commands of an event, in order, and notices about hooks that cannot run.
     fn chosen<'a>(&'a self, call: &HookCall, off: &'a BTreeSet<String>) -> (Vec<Chosen<'a>>, Vec<String>) {
         let (mut chosen, mut notices, mut known) = (Vec::new(), Vec::new(), HashSet::new());
         if self.surplus > 0 {
@@ -203,8 +203,8 @@ impl CommandHooks {
             }
             let kind = match &hook.action {
                 HookAction::Command(command) if command.here().is_some() => {
-                    // The same command in two files is one hook, but only of one origin: a workspace that
-                    // copies a hook of people's own does not take its place (P12).
+                    // The same command in two files is one hook, but only within one origin: a workspace that copies a
+                    // hook of the user does not replace it (P12).
                     let CommandLine { args, cwd, env, .. } = command;
                     if known.insert((&file.origin, &file.root, command.here(), args, cwd, env)) {
                         chosen.push(Chosen { file, hook, command });
@@ -227,11 +227,11 @@ impl CommandHooks {
         (chosen, notices)
     }
 
-    /// Whether people let the hooks of a file run.
+    /// Whether the user allows the hooks of a file to run.
     async fn may_run(&self, subject: &Subject, call: &HookCall, events: Option<&EventSink>) -> Result<bool, String> {
         let of_subject = |file: &&SourcedHooks| consent::subject(file).as_ref() == Some(subject);
         let files: Vec<SourcedHooks> = self.files.iter().filter(of_subject).cloned().collect();
-        // Closed never, and whoever is cancelled gives the place back.
+        // The semaphore is never closed, and a cancelled call releases it.
         let _place = self.asking.acquire().await;
         let left_open = {
             let told = self.told.lock();
@@ -270,7 +270,7 @@ impl CommandHooks {
             stdin: told.to_string().into_bytes(),
             time: hook.timeout.unwrap_or_else(|| origin.exit_contract().timeout),
         };
-        // With arguments it is a program, and no shell puts its place in.
+        // With arguments it is a program, and no shell expands its path.
         let job = match job.args {
             Some(_) => Job {
                 command: expand(&job.command, root, &project).into_owned(),
@@ -292,8 +292,7 @@ impl CommandHooks {
     }
 }
 
-/// Takes away hooks beyond those that a session uses; whoever fills the rest takes no place from people's
-/// own. Returns how many that were.
+/// Removes hooks beyond the limit of a session, the user's own last. Returns their number.
 fn keep_few(files: &mut Vec<SourcedHooks>) -> usize {
     let (mut free, mut surplus) = (MAX_HOOKS, 0);
     for own in [true, false] {
@@ -366,13 +365,13 @@ fn label(child: &Child, plugin: Option<&str>, origin: &Origin) -> String {
     }
 }
 
-/// Where the tools of a chat work.
+/// The working directory of a chat's tools.
 fn chat_directory(call: &HookCall) -> Option<PathBuf> {
     call.working_directories.iter().find_map(|uri| path(uri))
 }
 
-/// The project directory of a hook: the workspace that it came with and in which the user trusted it, wherever
-/// the chat works (P12); else the chat's directory.
+/// The project directory of a hook: the workspace that it came with and in which the user trusted it, wherever the chat
+/// works (P12); else the chat's directory.
 fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
     let workspace = file.origin.workspace().map(Path::to_owned);
     workspace
@@ -381,8 +380,9 @@ fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
         .unwrap_or_else(std::env::temp_dir)
 }
 
-/// Where a hook runs: in the project. Of a plugin that came from a client people trusted its own files: where a
-/// command names one of them as it lies in the plugin, none of the project's with that name runs instead (P12).
+/// The directory in which a hook runs: the project. Of a client's plugin the user trusted its own files: if a command
+/// names one of them by its path in the plugin, it runs there, so that no file of the project with that name runs
+/// instead (P12).
 fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {
     let is_own_file = file.origin.is_of_client() && command.cwd.is_none();
     let root = file.root.as_deref().filter(|_| is_own_file);
@@ -390,12 +390,12 @@ fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -
         .unwrap_or(project)
 }
 
-/// The directories that matter to a hook that runs.
+/// The directories of a hook that runs.
 #[derive(Debug, Clone, Copy)]
 struct Directories<'a> {
-    /// Where it runs.
+    /// Its working directory.
     at: &'a Path,
-    /// Where the tools work that it is told of.
+    /// The working directory of the tools.
     chat: &'a Path,
 }
 
@@ -413,7 +413,8 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
         environment.insert((*name).to_owned(), project.into());
     }
     if file.origin.is_of_client() {
-        // All its files count (P12), so what Python would put beside them would be asked about.
+        // All files of its plugin count for trust (P12), so a cache that Python writes beside them would cause a
+        // question.
         environment.entry(NO_BYTECODE.to_owned()).or_insert_with(|| "1".into());
     }
     if let Some(root) = &file.root {
@@ -424,15 +425,15 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
     environment
 }
 
-/// Keeps Python from writing next to what it runs.
+/// Keeps Python from writing caches next to its scripts.
 pub(crate) const NO_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
 
 /// The variables that formats use for the directories of plugins and projects.
 const ROOT: &[&str] = &["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT", "CURSOR_PLUGIN_ROOT"];
 const PROJECT: &[&str] = &["CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR"];
 
-/// Puts directories in the place of their names, once and from left to right. A line for a shell is
-/// left alone: the shell does it, and a directory with a strange name stays a name.
+/// Expands directories, once and from left to right. A line for a shell is not expanded: the shell does it, so that a
+/// directory with a strange name stays one word.
 fn expand<'a>(text: &'a str, root: &Path, project: &Path) -> Cow<'a, str> {
     if !text.contains('$') {
         return Cow::Borrowed(text);

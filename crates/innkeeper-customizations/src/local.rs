@@ -1,5 +1,4 @@
-//! Which customizations a session gets: those of the host, of its workspaces, of the user, and of its
-//! clients.
+//! Decides which customizations a session gets: those of the host, of its workspaces, of the user, and of its clients.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,22 +24,22 @@ use crate::servers::ServerSettings;
 use crate::source::{Source, SourcePool, WatchedSource, configured, saved_into};
 use crate::wire;
 
-/// How long the start waits for the customizations of every session. Later ones are reported when they are read.
+/// How long the start waits for the customizations of every session. Later ones are reported after their scan.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Makes the hooks of a session.
+/// Creates the hooks of a session.
 pub type HooksOf = dyn Fn(&Discovered) -> Arc<dyn Hooks> + Send + Sync;
 
-/// Where customizations come from, besides workspaces and clients.
+/// The sources of customizations, besides workspaces and clients.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceDirectories {
     /// Plugins of the host, each by its own directory.
     pub plugins: Vec<PathBuf>,
-    /// Marketplaces, and directories full of plugins.
+    /// Marketplaces, and directories of plugins.
     pub collections: Vec<PathBuf>,
-    /// The home of whoever runs the host, if the customizations there are wanted.
+    /// The home of the user who runs the host, if its customizations are used.
     pub home: Option<PathBuf>,
-    /// MCP servers that the configuration of the host declares itself.
+    /// MCP servers that the configuration of the host declares.
     pub servers: Vec<Child>,
 }
 
@@ -56,8 +55,8 @@ impl SourceDirectories {
         discovered
     }
 
-    /// The directories of the user into which clients may save skills, agents and rules. They are
-    /// published as writable, so whoever serves files has to let clients write there (CUS-23).
+    /// The directories of the user into which clients may save skills, agents and rules. They are published as
+    /// writable, so the resource service has to let clients write there (CUS-23).
     pub fn saved_into(&self) -> Vec<PathBuf> {
         self.home.iter().flat_map(|home| saved_into(home)).collect()
     }
@@ -70,7 +69,7 @@ impl SourceDirectories {
         })
     }
 
-    /// The servers of the configuration. They are nowhere to be looked for, and change only with the host.
+    /// The servers of the configuration, which change only with the host.
     fn own_servers(&self) -> Vec<DiscoveredContainer> {
         let servers = self.servers.iter().cloned();
         servers
@@ -78,8 +77,7 @@ impl SourceDirectories {
             .collect()
     }
 
-    /// The sources of a session, those that win over others of their kind first. Asks the file system
-    /// which of them are the same.
+    /// The sources of a session, in the order in which they win. Asks the file system which of them are the same.
     pub(crate) fn sources(&self, workspaces: Vec<PathBuf>) -> Vec<Source> {
         let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut seen = Vec::new();
@@ -107,7 +105,7 @@ impl SourceDirectories {
     }
 }
 
-/// Finds the customizations of sessions on this machine and through their clients.
+/// Discovers the customizations of sessions on this machine and through their clients.
 pub struct LocalCustomizations {
     shared: Arc<DiscoveryContext>,
     /// The sources of every session, watched for as long as the host runs.
@@ -126,17 +124,17 @@ pub(crate) struct DiscoveryContext {
     pub(crate) hooks: Arc<HooksOf>,
     /// `None` if MCP servers are not started here.
     pub(crate) servers: Option<ServerSettings>,
-    /// Everybody who follows a session.
+    /// The followers of all sessions.
     pub(crate) followers: Mutex<Vec<Weak<Follower>>>,
 }
 
 impl LocalCustomizations {
-    /// Starts to watch what every session gets. Copies of clients' plugins go below `cache`.
+    /// Starts to watch the sources of every session. Copies of clients' plugins go below `cache`.
     pub async fn start(directories: SourceDirectories, cache: &Path) -> Self {
         Self::start_with(directories, cache, Arc::new(|_| Arc::new(NoHooks)), None).await
     }
 
-    /// The same with hooks, and with MCP servers.
+    /// Starts with hooks, and with MCP servers.
     pub async fn start_with(
         directories: SourceDirectories,
         cache: &Path,
@@ -227,10 +225,10 @@ impl Customizations for LocalCustomizations {
     }
 }
 
-/// Where a working directory is, if it is on this machine.
+/// Returns the path of a working directory, if it is on this machine.
 fn path_of(uri: &str) -> Option<PathBuf> {
     let path = Url::parse(uri).ok()?.to_file_path().ok()?;
-    // Without the slash at the end that some clients add.
+    // Removes the slash at the end that some clients add.
     Some(path.components().collect())
 }
 
@@ -248,7 +246,7 @@ impl fmt::Debug for LocalCustomizations {
     }
 }
 
-/// Ends a task when it is dropped.
+/// Aborts a task when it is dropped.
 struct Ending(AbortHandle);
 
 impl Drop for Ending {

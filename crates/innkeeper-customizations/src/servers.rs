@@ -1,7 +1,7 @@
-//! How the MCP servers of a session are started, and whether people let them.
+//! Declares how the MCP servers of a session are started, and whether the user allows it.
 //!
-//! A server of a workspace or of a client's plugin starts only after people have said yes to exactly
-//! what it would run or reach (P12, T14).
+//! A server of a workspace or of a client's plugin starts only after the user allowed exactly the command that it runs
+//! or the address that it connects to (P12, T14).
 
 mod permission;
 mod question;
@@ -23,17 +23,17 @@ use crate::trust::{Subject, TrustFile, TrustKind};
 /// Settings for starting servers, the same for all sessions.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Where decisions of people are kept.
+    /// The file with the users' decisions.
     pub trust: Arc<TrustFile>,
-    /// Where plugins keep data: each has a directory below, which `${PLUGIN_DATA}` stands for.
+    /// The data directory of plugins: each has a directory below, the value of `${PLUGIN_DATA}`.
     pub data: PathBuf,
 }
 
-/// How the servers of a session are started, in the order in which they are published.
+/// Returns the declarations of a session's servers, in the order in which they are published.
 pub(crate) fn declarations(discovered: &Discovered, settings: &ServerSettings) -> Vec<Arc<ServerDeclaration>> {
     let found: Vec<(&DiscoveredContainer, &Child, &McpServer)> =
         discovered.containers.iter().flat_map(servers_of).collect();
-    // People decide about everything that comes from one place together, as with hooks.
+    // The user decides about all servers of one origin together, as with hooks.
     let mut permissions: BTreeMap<Subject, Arc<Asked>> = BTreeMap::new();
     let mut declared = Vec::new();
     for (part, child, server) in &found {
@@ -74,7 +74,7 @@ fn servers_of(part: &DiscoveredContainer) -> Vec<(&DiscoveredContainer, &Child, 
     servers.collect()
 }
 
-/// Whether a process runs in the root of what discovered it unless it says otherwise, which is how Agent Plugins have it.
+/// Whether a process runs in the root of its container by default, as Agent Plugins define it.
 fn starts_at_root(part: &DiscoveredContainer) -> bool {
     matches!(part.entry(), Container::Plugin(plugin) if plugin.format == Some(Format::AgentPlugin))
 }
@@ -93,7 +93,7 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
             env_file,
             cwd,
         } => Transport::Stdio {
-            // A relative path starts at the file; a bare name is looked up in `PATH`.
+            // A relative path is relative to the file; a bare name is searched in `PATH`.
             command: match command.starts_with("./") || command.starts_with("../") {
                 true => root.join(command).to_string_lossy().into_owned(),
                 false => command.clone(),
@@ -104,7 +104,7 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
             cwd: match (cwd.as_deref(), origin) {
                 (Some(cwd), _) => Some(from(root, cwd)),
                 (None, _) if starts_at_root => Some(root.to_owned()),
-                // The user trusted files of that workspace, and not of the first one of a session (P12).
+                // The user trusted files of that workspace, and not of the session's first one (P12).
                 (None, Origin::Workspace(workspace)) => Some(workspace.to_path_buf()),
                 (None, origin) if origin.is_of_client() && runs_own_file(root, command, args) => Some(root.to_owned()),
                 (None, _) => None,
@@ -115,8 +115,8 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root:
     }
 }
 
-/// Whether a server of a plugin is started from a file that it names as it lies in the plugin: then it is that one,
-/// which people trusted, and none of the session's directory with the same name (P12).
+/// Whether a server of a plugin runs a file that it names by its path in the plugin. Then that file runs, which the
+/// user trusted, and no file of the same name in the session's directory (P12).
 fn runs_own_file(root: &Path, command: &str, args: &[String]) -> bool {
     let mut words = Words::default();
     words.program(std::iter::once(command).chain(args.iter().map(String::as_str)));
@@ -126,14 +126,15 @@ fn runs_own_file(root: &Path, command: &str, args: &[String]) -> bool {
 fn environment(declared: &BTreeMap<String, Option<String>>, origin: &Origin) -> BTreeMap<String, Option<String>> {
     let mut environment = declared.clone();
     if origin.is_of_client() {
-        // All files of its plugin count (P12), so what Python would put beside them would be asked about.
+        // All files of its plugin count for trust (P12), so a cache that Python writes beside them would cause a
+        // question.
         let none = || Some("1".to_owned());
         environment.entry(NO_BYTECODE.to_owned()).or_insert_with(none);
     }
     environment
 }
 
-/// A path that is meant from a directory, unless it begins with a variable.
+/// Resolves a path against a directory, unless it begins with a variable.
 fn from(root: &Path, path: &str) -> PathBuf {
     match path.starts_with("${") {
         true => PathBuf::from(path),
@@ -158,7 +159,7 @@ fn variables(
     if let Container::Plugin(plugin) = part.entry() {
         let root = part.root();
         add("PLUGIN_ROOT", text(&root));
-        // Agent Plugins know the other name only.
+        // Agent Plugins define the other name only.
         if plugin.format != Some(Format::AgentPlugin) {
             add("CLAUDE_PLUGIN_ROOT", text(&root));
         }

@@ -13,13 +13,12 @@ use innkeeper_plugins::{Child, Component, Container, SkillOrigin};
 
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 
-/// How many of those that come before a customization of the same name are remembered: all of them would have to be
-/// switched off before it is not told any more what is used in its place.
+/// How many customizations of the same name before one are remembered. All of them would have to be disabled before its
+/// shadow mark is wrong.
 const MAX_BEFORE: usize = 8;
 
 impl Discovered {
-    /// Returns the set of a session, without hooks and MCP servers. Looks at files, to find out which of them are one
-    /// and the same.
+    /// Returns the set of a session, without hooks and MCP servers. Asks the file system which files are the same.
     pub fn set(&self) -> CustomizationSet {
         let mut set = CustomizationSet {
             entries: self.containers.iter().map(|part| Arc::clone(part.shown())).collect(),
@@ -42,7 +41,7 @@ impl Discovered {
 fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredContainer, child: &Child) {
     let mut about = about(part, child);
     let path = part.root().join(part.path_of(child));
-    // The copy of a client's plugin is a file of its own.
+    // The copy of a client's plugin shares no file with others.
     let file = (!matches!(part.origin(), Origin::Client { .. })).then(|| path.clone());
     match &child.component {
         Component::Agent(agent) => {
@@ -82,7 +81,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
                 about,
                 always: rule.always_apply == Some(true) && applies_everywhere(&rule.globs),
                 globs: rule.globs.clone(),
-                // A rule of no workspace applies to the files of all of them.
+                // A rule outside of workspaces applies to the files of all of them.
                 base: part.origin().workspace().map(Path::to_owned),
             });
         }
@@ -90,8 +89,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
     }
 }
 
-/// Whether a rule that always applies does so whatever a turn is about: one with patterns applies to files that fit
-/// them, and is only then told without having been asked for.
+/// Whether a rule that always applies ignores its patterns. Otherwise it applies to matching files only.
 fn applies_everywhere(globs: &[String]) -> bool {
     let is_everything = |glob: &String| matches!(glob.trim(), "*" | "**" | "**/*" | "/**" | "**/**");
     globs.is_empty() || globs.iter().any(is_everything)
@@ -122,15 +120,15 @@ enum Named {
     Prompt,
 }
 
-/// Finds those that have the name of an earlier one, or are the very same file.
+/// Finds customizations with the name of an earlier one, and those that are the same file.
 #[derive(Debug, Default)]
 struct Shadows {
-    /// Those that a bare name means, and those that would be meant without them.
+    /// The customizations that a plain name means, and those that it would mean without them.
     winners: HashMap<(Named, String), Winner>,
-    /// Files by where they really are. Only two of one name can be one, so the file system is asked
-    /// about those alone, and once about each.
+    /// Files by real path. Only two of one name can be the same, so the file system is asked about those alone, and
+    /// once about each.
     named_files: HashMap<(Named, PathBuf), Original>,
-    /// The places of rules among the others, by where they really are.
+    /// The indexes of rules, by real path.
     rules: HashMap<PathBuf, Vec<usize>>,
     found: host::Shadows,
 }
@@ -138,14 +136,14 @@ struct Shadows {
 #[derive(Debug)]
 struct Winner {
     original: Original,
-    /// Its file, until it is among those that are known.
+    /// Its file, until it is in `named_files`.
     file: Option<PathBuf>,
-    /// The ids of all of its name so far, itself first.
+    /// The ids of all customizations of its name so far, itself first.
     so_far: Vec<String>,
 }
 
 impl Shadows {
-    /// Notes one that has a name. Returns the earlier one whose file it is, through another directory.
+    /// Adds a named customization. Returns an earlier one that is the same file, reached through another directory.
     fn meet(&mut self, kind: Named, about: &About, file: Option<PathBuf>) -> Option<Original> {
         let Some(winner) = self.winners.get_mut(&(kind, about.name.clone())) else {
             let original = itself(about);
@@ -171,19 +169,19 @@ impl Shadows {
         }
     }
 
-    /// Notes a rule, whose name is of no importance, by its place among the others.
+    /// Adds a rule, whose name does not matter, by its index.
     fn meet_file(&mut self, place: usize, file: Option<PathBuf>) {
         if let Some(real) = file.and_then(|file| fs::canonicalize(file).ok()) {
             self.rules.entry(real).or_default().push(place);
         }
     }
 
-    /// Finds out which of the rules that are one file counts. Where a file is decides when it applies, so it is
-    /// the one that applies the most: a link that is there on request does not switch AGENTS.md off.
+    /// Decides which of several rules that are one file counts. The location of a file decides when it applies, so the
+    /// one that applies the most counts: a symlink among rules on request does not disable AGENTS.md.
     fn settle_rules(&mut self, rules: &mut [Rule]) {
         for places in self.rules.values().filter(|places| places.len() > 1) {
             let of_all = places.iter().filter_map(|place| rules.get(*place));
-            // Of those that apply alike the first counts.
+            // Of rules that apply equally, the first counts.
             let Some(strongest) = of_all.min_by_key(|rule| (!rule.always, rule.globs.is_empty())) else {
                 continue;
             };

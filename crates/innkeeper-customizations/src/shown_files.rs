@@ -1,6 +1,6 @@
-//! Files that a session shows, for clients that see the session (RES-03): those that its customizations are
-//! written in, what lies beside a skill, and icons. Settings, files of MCP servers and manifests are not among
-//! them, because that is where secrets are (CUS-27).
+//! Files that a session shows, for clients that see the session (RES-03): the files of its customizations, the other
+//! files of a skill, and icons. Settings, files of MCP servers and manifests are not shown, because they can contain
+//! secrets (CUS-27).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +14,15 @@ use url::Url;
 
 use crate::discovered::{DiscoveredContainer, Origin};
 
-/// Most entries of a directory that a client has.
+/// Maximum number of entries of a client's directory.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The file of hooks of a plugin. One of another name may be anything else as well.
+/// The hooks file of a plugin. A file of another name may contain other settings.
 const HOOKS_FILE: &str = "hooks.json";
 
-/// Finds what a URI stands for, if one of the parts shows it. Looks at files.
+/// Finds the file of a URI, if one of the containers shows it. Reads files.
 pub(crate) fn find(parts: &[DiscoveredContainer], uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
-    // A file of one part may have servers of another.
+    // A file of one container may declare servers of another.
     if parts.iter().any(|part| has_server(part, uri)) {
         return None;
     }
@@ -38,7 +38,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
         write: false,
     };
     let real = match shown {
-        // A client that may only look does not see commands (CUS-26).
+        // A client with the scope to view does not see commands (CUS-26).
         ShownFile::Commands if !look.drives => return Some(Err(outside())),
         ShownFile::Commands | ShownFile::Itself => part.reader().real_path(&relative),
         ShownFile::Beside(directory) => {
@@ -47,7 +47,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
         }
     };
     let found = real.and_then(|real| match part.origin() {
-        // A link of a harmless name may lead there.
+        // A symlink with a harmless name may lead to a private file.
         _ if is_private(&real) => Err(io::ErrorKind::PermissionDenied.into()),
         Origin::Client { .. } => copied(&real, uri, look.bytes),
         _ => match Url::from_file_path(&real) {
@@ -65,8 +65,8 @@ fn missing(uri: &str) -> ResourceError {
     ResourceError::NotFound(format!("there is no {uri:.300}"))
 }
 
-/// Whether a part is no directory of its own: it only stands for loose files of a home or a workspace, or says that
-/// there is no plugin where one should be. Whatever else lies there is nobody's business.
+/// Whether a container has no directory of its own: it represents loose files of a home or a workspace, or reports that
+/// a plugin is missing. Other files in that directory are not shown.
 fn only_stands_there(part: &DiscoveredContainer) -> bool {
     match part.entry() {
         Container::Plugin(plugin) => plugin.format.is_none(),
@@ -100,7 +100,7 @@ fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<Shown, Re
     Some(Ok(Shown::Directory(entries.collect())))
 }
 
-/// Whether an MCP server is written in a file, however its URI is spelled.
+/// Whether an MCP server is declared in a file, however its URI is spelled.
 fn has_server(part: &DiscoveredContainer, uri: &str) -> bool {
     let Some(relative) = relative_to(part, uri) else {
         return false;
@@ -113,7 +113,7 @@ fn has_server(part: &DiscoveredContainer, uri: &str) -> bool {
     }
 }
 
-/// The path of a URI from the root of a part.
+/// The path of a URI relative to the root of a container.
 fn relative_to(part: &DiscoveredContainer, uri: &str) -> Option<PathBuf> {
     let Origin::Client { .. } = part.origin() else {
         let path = Url::parse(uri).ok().filter(|uri| uri.scheme() == "file")?;
@@ -143,7 +143,7 @@ fn relative_to(part: &DiscoveredContainer, uri: &str) -> Option<PathBuf> {
     names.collect()
 }
 
-/// A name of a URI as the file has it.
+/// Decodes a name of a URI.
 fn decoded(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -162,11 +162,11 @@ fn decoded(name: &str) -> Option<String> {
 
 /// The role of a path in a container.
 enum ShownFile {
-    /// The part, a file of it, or an icon.
+    /// The container, a file of it, or an icon.
     Itself,
-    /// A file that says what is run.
+    /// A file with commands.
     Commands,
-    /// Something in this directory, which is a skill's.
+    /// A file in this directory of a skill.
     Beside(PathBuf),
 }
 
@@ -209,8 +209,7 @@ fn what(part: &DiscoveredContainer, relative: &Path) -> Option<ShownFile> {
     found.or_else(|| is_icon.then_some(ShownFile::Itself))
 }
 
-/// Whether a file is read for its hooks and nothing else: it lies in a directory of hooks, or has the name that
-/// plugins have for it.
+/// Whether a file has hooks and nothing else: it is in a directory of hooks, or has the standard name in a plugin.
 fn has_hooks_only(part: &DiscoveredContainer, relative: &Path) -> bool {
     match part.entry() {
         Container::Directory(_) => !only_stands_there(part),
@@ -218,8 +217,8 @@ fn has_hooks_only(part: &DiscoveredContainer, relative: &Path) -> bool {
     }
 }
 
-/// Whether something is shown along with a skill in this directory. A skill that is all of its plugin has the
-/// whole plugin beside it, which is not meant; nor are hidden files, and hooks of whatever lies in there.
+/// Whether a file is shown with a skill in this directory. The directory of a skill that is the root of its plugin
+/// contains the whole plugin, which is not shown; nor are hidden files and hooks.
 fn is_beside(directory: &Path, relative: &Path) -> bool {
     let Ok(inside) = relative.strip_prefix(directory) else {
         return false;
@@ -231,13 +230,13 @@ fn is_beside(directory: &Path, relative: &Path) -> bool {
     !directory.as_os_str().is_empty() && inside.components().all(is_open)
 }
 
-/// Whether it is an icon: what has not the name of a picture is none, whoever calls it one.
+/// Whether it is an icon, by the file name of an image.
 fn has_icon(part: &DiscoveredContainer, icons: &[Icon], relative: &Path) -> bool {
     let mut icons = icons.iter().filter(|icon| icon.mime_type.is_some());
     icons.any(|icon| relative_to(part, &icon.src).is_some_and(|path| path == relative))
 }
 
-/// Lists a directory in the copy of a client's plugin.
+/// Reads a file or lists a directory in the copy of a client's plugin.
 fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, ResourceError>> {
     let invalid = |problem: String| ResourceError::Invalid { field: "uri", problem };
     if fs::metadata(real)?.is_dir() {

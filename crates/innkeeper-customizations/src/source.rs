@@ -87,7 +87,7 @@ impl Source {
         let (base, origin, scope) = self.origin(&entry, &path);
         let reader = match (&origin, &*entry) {
             (Origin::Host, _) => Reader::of_plugin(path),
-            // A server stands in a file; what it runs starts where that file is.
+            // The commands of a server start in the directory of the file that declares it.
             (_, Container::McpServer(_)) => Reader::within(base, "", scope),
             _ => {
                 let inside = path.strip_prefix(base).unwrap_or_else(|_| Path::new("")).to_owned();
@@ -117,7 +117,7 @@ impl Source {
                 Scope::Workspace,
             ),
             Self::WorkspacesWithHome { workspaces, home } => {
-                // Only directories that no workspace has are the user's alone.
+                // Only directories that no workspace has are the user's.
                 if let Container::Directory(Directory { scope: Scope::User, .. }) = entry {
                     return (home, Origin::User, Scope::User);
                 }
@@ -134,14 +134,14 @@ impl Source {
     }
 }
 
-/// Something that the configuration of the host holds itself. Paths in it begin where its file is.
+/// A container that the configuration of the host declares. Its paths are relative to the configuration file.
 pub(crate) fn configured(entry: Arc<Container>) -> DiscoveredContainer {
     let file = path_of(&entry);
     let reader = Reader::within(file.parent().unwrap_or(&file), "", Scope::User);
     DiscoveredContainer::new(entry, Origin::Host, reader, None)
 }
 
-/// Where an entry is on this machine.
+/// Returns the path of a container on this machine.
 fn path_of(entry: &Container) -> PathBuf {
     let uri = match entry {
         Container::Plugin(plugin) => &plugin.uri,
@@ -157,8 +157,8 @@ fn is_saved(home: &Path, plugin: &Path) -> bool {
     saved_into(home).any(|directory| plugin.starts_with(directory))
 }
 
-/// The directories of the user into which clients may save what people write: skills, agents, rules.
-/// Not hooks, because to save a hook is to have a command run (CUS-28).
+/// The directories of the user into which clients may save skills, agents and rules. Not hooks, because a saved hook
+/// would run a command (CUS-28).
 pub(crate) fn saved_into(home: &Path) -> impl Iterator<Item = PathBuf> {
     let directories = user_directories(home).into_iter();
     let harmless = directories.filter(|directory| directory.layout != Layout::Hooks);
@@ -190,7 +190,7 @@ impl WatchedSource {
         let watcher = match watcher {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                // Without a thread nothing is watched; what there is now is better than nothing.
+                // Without a watcher, one scan is better than none.
                 tracing::warn!(%error, "customizations cannot be watched; they stay as they are now");
                 failed.send_replace(Some(Arc::new(source.scan())));
                 None
@@ -214,12 +214,12 @@ impl WatchedSource {
         known.unwrap_or_else(|| Arc::new(self.source.announce()))
     }
 
-    /// Which scan was the last one.
+    /// The number of the last scan.
     pub(crate) fn number(&self) -> u64 {
         self.scanned.borrow().as_ref().map_or(0, |scanned| scanned.scan)
     }
 
-    /// Reads again what depends on a path that is known to have changed. Completes once that is done.
+    /// Reads the parts again that depend on a changed path. Completes after the scan.
     pub(crate) async fn read_change(&self, path: PathBuf) {
         let Some(watcher) = &self.watcher else {
             return;
@@ -228,7 +228,7 @@ impl WatchedSource {
         watcher.changed(path, move || {
             let _ = done.send(());
         });
-        // One that has ended reads nothing any more.
+        // A watcher that has ended does not answer.
         let _ = is_done.await;
     }
 
@@ -240,7 +240,7 @@ impl WatchedSource {
 
 impl Drop for WatchedSource {
     fn drop(&mut self) {
-        // It waits for a scan that is under way.
+        // The drop waits for a running scan.
         if let Some(watcher) = self.watcher.take() {
             drop_in_background(watcher);
         }

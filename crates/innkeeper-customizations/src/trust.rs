@@ -1,8 +1,8 @@
 //! Decisions of users about running programs of workspaces and plugins.
 //!
-//! Trust is given to content, not to a name (P12, T14): a decision holds for a place and for the digest
-//! of everything that was shown. Whatever changes afterwards is not trusted, and asked about again.
-//! The file is in the host's data directory, outside every workspace, and nobody else can read it.
+//! Trust is given to content, not to a name (P12, T14): a decision covers an origin and the digest of everything that
+//! was shown. Changed content is not trusted, and the user is asked again. The file is in the host's data directory,
+//! outside every workspace, and readable by its owner only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,11 +16,11 @@ use tokio::sync::Notify;
 
 /// The version of the file that this host writes, and the only one it reads.
 const VERSION: u32 = 1;
-/// Most decisions that are remembered; beyond it the oldest go, and would be asked for again.
+/// Maximum number of decisions. Beyond it the oldest are dropped, and would be asked for again.
 const MAX_DECISIONS: usize = 4096;
-/// Most pieces of one decision.
+/// Maximum number of pieces of one decision.
 pub(crate) const MAX_PIECES: usize = 200;
-/// The largest file that is read, and so the largest that is written.
+/// Maximum bytes of the file, for reading and writing.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// The kind of program to run.
@@ -34,7 +34,7 @@ pub enum TrustKind {
 }
 
 impl TrustKind {
-    /// The kind in a word for people.
+    /// The kind in a word for users.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hooks => "hooks",
@@ -48,13 +48,13 @@ impl TrustKind {
 pub struct Subject {
     /// The kind of program to run.
     pub kind: TrustKind,
-    /// Where it comes from: the path of a workspace or of a saved plugin, or whose plugin of which URI it is.
+    /// The origin: the path of a workspace or of a saved plugin, or the client and URI of a published one.
     pub place: String,
 }
 
 impl Subject {
-    /// Something that a client published. Two clients can give the same address to different plugins, so the
-    /// place has both. The client's id is encoded, so that none reads like another one with a part of an address.
+    /// The subject of a plugin that a client published. Two clients can use the same URI for different plugins, so the
+    /// text has both. The client's id is encoded, so that it cannot contain part of a URI.
     pub(crate) fn published(kind: TrustKind, client: &ClientId, uri: &str) -> Self {
         let id: String = url::form_urlencoded::byte_serialize(client.as_str().as_bytes()).collect();
         let place = format!("{id}@{uri}");
@@ -68,17 +68,17 @@ pub struct Contents {
     pieces: Vec<Piece>,
 }
 
-/// One thing that is run, or a file that is part of it.
+/// A command, or a file that is part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Piece {
     /// The name for users.
     pub what: String,
-    /// The SHA-256 of what it is for machines.
+    /// The SHA-256 of its content.
     pub digest: String,
 }
 
 impl Contents {
-    /// Adds a piece: a line for people, and all that makes it what it is.
+    /// Adds a piece: a line for users, and its content.
     pub fn add(&mut self, what: impl Into<String>, bytes: &[u8]) {
         self.add_digest(what, &Sha256::digest(bytes));
     }
@@ -88,7 +88,7 @@ impl Contents {
             what: what.into(),
             digest: hex(digest),
         };
-        // Sorted, so that neither the order of a scan nor a file named twice makes a difference.
+        // Sorted, so that the order of a scan and duplicates make no difference.
         if let Err(position) = self.pieces.binary_search(&piece) {
             self.pieces.insert(position, piece);
         }
@@ -111,11 +111,11 @@ impl Contents {
     }
 }
 
-/// The answer of the user.
+/// The decision of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// They were asked and have not answered.
+    /// The user was asked and has not answered.
     Asked,
     /// It may run.
     Trusted,
@@ -123,17 +123,16 @@ pub enum Verdict {
     Refused,
 }
 
-/// Where some contents stand.
+/// The trust in some contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustStatus {
-    /// Nobody has decided.
+    /// The user has not decided.
     Unknown,
     /// They may run.
     Trusted,
     /// They may not.
     Refused,
-    /// Somebody decided, and they are no longer what they were: what is new or different, and what is
-    /// gone.
+    /// The user decided, and the contents have changed since.
     Changed {
         /// Pieces that are new or different.
         now: Vec<String>,
@@ -142,20 +141,20 @@ pub enum TrustStatus {
     },
 }
 
-/// A decision that is remembered.
+/// A persisted decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRecord {
     /// The kind of program.
     pub kind: TrustKind,
-    /// Where it comes from.
+    /// The origin.
     pub place: String,
-    /// The answer of the user.
+    /// The decision of the user.
     pub verdict: Verdict,
     /// The contents that the user decided about.
     pub digest: String,
-    /// The same, piece by piece.
+    /// The pieces of these contents.
     pub pieces: Vec<Piece>,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at: u64,
 }
 
@@ -165,19 +164,18 @@ struct Document {
     decisions: Vec<TrustRecord>,
 }
 
-/// Where decisions are kept. It is read whenever it is needed, so that what another process wrote holds
-/// at once.
+/// The file with the decisions. It is read for every use, so that decisions of another process apply at once.
 #[derive(Debug)]
 pub struct TrustFile {
     path: PathBuf,
-    /// The most bytes it has.
+    /// Maximum bytes of the file.
     most: u64,
-    /// Tells when this process has changed it.
+    /// Notified when this process has changed it.
     changed: Notify,
 }
 
 impl TrustFile {
-    /// The decisions in a file, which need not be there yet.
+    /// Uses a file, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -186,7 +184,7 @@ impl TrustFile {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -196,11 +194,11 @@ impl TrustFile {
         self.changed.notified().await;
     }
 
-    /// Where some contents stand.
+    /// Returns the trust in some contents.
     ///
     /// # Errors
     ///
-    /// When the file is there and cannot be read; nothing is trusted then.
+    /// If the file exists and cannot be read. Nothing is trusted then.
     pub fn status(&self, subject: &Subject, contents: &Contents) -> io::Result<TrustStatus> {
         let decisions = self.read()?;
         let mut answers = decisions.iter().filter(|decided| decided.verdict != Verdict::Asked);
@@ -216,11 +214,11 @@ impl TrustFile {
         })
     }
 
-    /// Remembers what people said about some contents, in place of what they said before.
+    /// Persists a decision about some contents, and replaces the previous one.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or written. Earlier decisions still hold.
+    /// If the file cannot be read or written. Earlier decisions still apply.
     pub fn decide(&self, subject: &Subject, contents: &Contents, verdict: Verdict) -> io::Result<()> {
         if contents.pieces.len() > MAX_PIECES {
             let problem = format!("they have more than {MAX_PIECES} parts, too many to be remembered");
@@ -237,7 +235,7 @@ impl TrustFile {
                 .map_or(0, |since| since.as_secs()),
         };
         self.change(|decisions| {
-            // A question does not undo an answer: it may never be answered itself.
+            // A question does not replace an answer: it may never be answered itself.
             let is_question = verdict == Verdict::Asked;
             decisions.retain(|known| !known.is_about(subject) || (is_question && known.verdict != Verdict::Asked));
             decisions.push(decided);
@@ -247,23 +245,23 @@ impl TrustFile {
         })
     }
 
-    /// All decisions, by place.
+    /// Returns all decisions, by origin.
     ///
     /// # Errors
     ///
-    /// When the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn decisions(&self) -> io::Result<Vec<TrustRecord>> {
         let mut decisions = self.read()?;
         decisions.sort_by(|a, b| (&a.place, a.kind).cmp(&(&b.place, b.kind)));
         Ok(decisions)
     }
 
-    /// Changes what was said about a place, for the very contents that people were last asked about.
-    /// Returns how many decisions that were.
+    /// Changes the decision about an origin, for the contents that the user was last asked about. Returns the number of
+    /// changed decisions.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn change_verdict(&self, place: &str, verdict: Verdict) -> io::Result<usize> {
         let mut count = 0;
         self.change(|decisions| {
@@ -282,12 +280,11 @@ impl TrustFile {
         Ok(count)
     }
 
-    /// Forgets what was said about a place, so that it is asked about again. Returns how many decisions
-    /// that were.
+    /// Deletes the decisions about an origin, so that the user is asked again. Returns their number.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn revoke(&self, place: &str) -> io::Result<usize> {
         let mut count = 0;
         self.change(|decisions| {
@@ -321,7 +318,7 @@ impl TrustFile {
         io::Error::new(io::ErrorKind::InvalidData, problem)
     }
 
-    /// Changes the file as a whole: readers see it before or after, and two writers follow one another.
+    /// Changes the file atomically: readers see the old or the new file, and writers take turns.
     fn change(&self, change: impl FnOnce(&mut Vec<TrustRecord>)) -> io::Result<()> {
         let mut private = OpenOptions::new();
         private.create(true).write(true).truncate(false);
@@ -344,7 +341,7 @@ impl TrustFile {
                     "it is too large to be remembered",
                 ));
             }
-            // Many at a time, because each time all of it is written anew.
+            // Several at a time, because each write replaces the whole file.
             (0..count.div_ceil(8)).for_each(|_| forget_one(&mut document.decisions));
             text = serde_json::to_vec_pretty(&document)?;
         }
@@ -352,7 +349,7 @@ impl TrustFile {
             Some(directory) if directory != Path::new("") => directory,
             _ => Path::new("."),
         };
-        // Made for its owner alone, and in place only once it is whole.
+        // Created with owner-only permissions, and renamed once it is complete.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(&text)?;
         file.as_file().sync_all()?;
@@ -371,8 +368,8 @@ impl TrustRecord {
     }
 }
 
-/// Forgets the oldest question, else the oldest answer, but not what came last: whoever can have many
-/// questions asked does not undo answers with them.
+/// Drops the oldest question, else the oldest answer, but not the newest record: many questions must not displace
+/// answers.
 fn forget_one(decisions: &mut Vec<TrustRecord>) {
     let Some((_, older)) = decisions.split_last() else {
         return;

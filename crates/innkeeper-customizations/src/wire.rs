@@ -1,7 +1,7 @@
 //! Discovered containers as types of the protocol.
 //!
-//! Nothing is switched here: the core adds what people decided. Of hooks and MCP servers nothing is said
-//! that they run or are started with, because that is where secrets are (CUS-26, CUS-27).
+//! Entries have no enablement: the core adds the users' decisions. Commands and settings of hooks and MCP servers are
+//! left out, because they can contain secrets (CUS-26, CUS-27).
 
 use ahp_types::state::{
     AgentCustomization, ChildCustomization, Customization, CustomizationDegradedState, CustomizationErrorState,
@@ -14,12 +14,12 @@ use innkeeper_host::customizations::{OFF_AT_FIRST, PLUGIN_NAME};
 use innkeeper_plugins::{Child, Component, Container, Directory, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};
 
-/// In `_meta`: what a plugin or a server is for, which has no field of its own.
+/// In `_meta`: the description of a plugin or a server, for which the protocol has no field.
 pub const DESCRIPTION: &str = "innkeeper.description";
 /// In `_meta`: when the hooks of a file run.
 pub const HOOKS: &str = "innkeeper.hooks";
 
-/// How many hooks of a file are told.
+/// Maximum number of hooks of a file that are shown.
 const MAX_HOOKS: usize = 64;
 
 type Meta = Map<String, Value>;
@@ -33,7 +33,7 @@ pub(crate) fn entry(entry: &Container) -> Customization {
     }
 }
 
-/// The same without its children, as agents list it (CUS-21).
+/// Returns an entry without its children, as agents list it (CUS-21).
 pub(crate) fn without_children(entry: &Customization) -> Customization {
     match entry {
         Customization::Plugin(plugin) => Customization::Plugin(PluginCustomization {
@@ -84,7 +84,7 @@ fn directory(directory: &Directory) -> DirectoryCustomization {
         children: directory.children.as_deref().map(children),
         enabled: true,
         contents: kind(directory.contents),
-        // To save a hook is to have a command run, which takes more than being a client (CUS-28).
+        // A saved hook would run a command, which takes more rights than a client has (CUS-28).
         writable: directory.writable && directory.contents != Kind::Hook,
     }
 }
@@ -111,7 +111,7 @@ fn child(child: &Child) -> ChildCustomization {
             enabled: None,
             description,
             model: agent.model.clone(),
-            // An empty list reads as none at all, so none is sent (CUS-25).
+            // An empty list would mean no tools at all, so none is sent (CUS-25).
             tools: (!agent.tools.is_empty()).then(|| agent.tools.clone()),
             disable_model_invocation: agent.disable_model_invocation.then_some(true),
             disable_user_invocation: agent.disable_user_invocation.then_some(true),
@@ -163,7 +163,7 @@ fn child(child: &Child) -> ChildCustomization {
     }
 }
 
-/// When the hooks run, and never what they run.
+/// The events of the hooks, without their commands.
 fn hooks_meta(file: &HookFile) -> Meta {
     let told = file.hooks.iter().take(MAX_HOOKS).map(|hook| {
         let mut told = Meta::from_iter([("event".to_owned(), json!(hook.event.as_str()))]);

@@ -1,4 +1,4 @@
-//! Ids: digests of what an entry is, so that they are the same after every scan and restart (P18).
+//! Ids: digests of the identity of an entry, the same after every scan and restart (P18).
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use sha2::{Digest as _, Sha256};
 /// How many bytes of the digest an id has: enough that two never meet by chance.
 const BYTES: usize = 12;
 
-/// An id with a word in front that tells people what it belongs to.
+/// An id with a prefix that names its kind for users.
 pub(crate) fn id(word: &str, parts: &[&str]) -> String {
     let mut digest = Sha256::new();
     digest.update(word.as_bytes());
     for part in parts {
-        // Lengths keep `["ab", "c"]` and `["a", "bc"]` apart.
+        // Lengths distinguish `["ab", "c"]` from `["a", "bc"]`.
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part.as_bytes());
     }

@@ -1,10 +1,10 @@
-//! Reads plugins and directories of customizations, and says what they hold.
+//! Reads plugins and directories of customizations into one tree.
 //!
 //! A plugin is a directory with skills, commands, agents, rules, hooks and MCP servers. Several
 //! tools have formats for it, and users write them by hand. This crate reads all of them into one
 //! [`Tree`]; the host turns the tree into the customizations of the protocol.
 //!
-//! # What it promises
+//! # Promises
 //!
 //! - **Nothing is run.** Commands of hooks and servers are read as text.
 //! - **Nothing outside is read.** Files are reached through opened directories; neither `..` nor a

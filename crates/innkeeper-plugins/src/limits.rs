@@ -10,7 +10,7 @@ pub const MAX_DEPTH: usize = 6;
 /// `SKILL.md`, so this does not bound the number of skills.
 pub const MAX_DIRECTORIES: usize = 2_000;
 
-/// How many directory entries of one root are looked at.
+/// Maximum number of directory entries of one root.
 pub const MAX_ENTRIES: usize = 20_000;
 
 /// How many bytes of one root are read, all its files together.
@@ -25,16 +25,16 @@ pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
 /// How large a manifest, a file of hooks or a file of MCP servers may be.
 pub const MAX_JSON_BYTES: usize = 1024 * 1024;
 
-/// How large the index of a marketplace may be; the largest public ones list hundreds of plugins.
+/// Maximum bytes of the index of a marketplace; the largest public ones list hundreds of plugins.
 pub const MAX_INDEX_BYTES: usize = 8 * 1024 * 1024;
 
-/// How many characters of a name are kept.
+/// Maximum number of characters of a name.
 pub const MAX_NAME_CHARS: usize = 256;
 
-/// How many characters of a description are kept.
+/// Maximum number of characters of a description.
 pub const MAX_DESCRIPTION_CHARS: usize = 4_096;
 
-/// How many items of a list in a frontmatter (tools, globs) are kept.
+/// Maximum number of items of a list in a frontmatter (tools, globs).
 pub const MAX_LIST_ITEMS: usize = 1_024;
 
 /// How many nodes the YAML of one frontmatter may grow to once its aliases are expanded.
@@ -43,14 +43,14 @@ pub const MAX_YAML_NODES: usize = 20_000;
 /// How deep the YAML of a frontmatter may be nested.
 pub const MAX_YAML_DEPTH: usize = 64;
 
-/// How many hooks of one file are kept.
+/// Maximum number of hooks of one file.
 pub const MAX_HOOKS: usize = 1_000;
 
-/// How many MCP servers of one file are kept.
+/// Maximum number of MCP servers of one file.
 pub const MAX_SERVERS: usize = 1_000;
 
-/// How many notes one container keeps; the rest are counted.
+/// Maximum number of notes of one container; the rest are counted.
 pub const MAX_NOTES: usize = 200;
 
-/// How many plugins one marketplace or one directory of plugins yields.
+/// Maximum number of plugins of one marketplace or one directory of plugins.
 pub const MAX_PLUGINS: usize = 2_000;

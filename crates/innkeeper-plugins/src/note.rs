@@ -60,7 +60,7 @@ codes! {
     ManifestPathStyle => "manifest-path-style",
     /// Another manifest that is not used.
     ManifestOther => "manifest-other",
-    /// A path or a link that leads out of the container.
+    /// A path or symlink that leads out of the container.
     PathEscape => "path-escape",
     /// A file where a directory belongs, or the other way round.
     WrongKind => "wrong-kind",
@@ -78,7 +78,7 @@ codes! {
     FrontmatterLenient => "frontmatter-lenient",
     /// A component without the frontmatter it needs.
     FrontmatterMissing => "frontmatter-missing",
-    /// A key that is there twice.
+    /// A duplicate key.
     FrontmatterDuplicateKey => "frontmatter-duplicate-key",
     /// A field of the wrong type.
     FrontmatterFieldType => "frontmatter-field-type",
@@ -98,7 +98,7 @@ codes! {
     SkillNameMismatch => "skill-name-mismatch",
     /// Hooks that are not JSON, or of no known shape.
     HooksInvalid => "hooks-invalid-json",
-    /// An event nobody knows; its hooks never run.
+    /// An unknown event; its hooks never run.
     HookEventUnknown => "hook-event-unknown",
     /// One hook that cannot be read.
     HookInvalid => "hook-entry-invalid",
@@ -129,7 +129,7 @@ pub struct Note {
     pub code: Code,
     /// The file, relative to the root of its container; `.` for the root itself.
     pub path: String,
-    /// The problem and the remedy, for users. Never holds contents of files other than names.
+    /// The problem and the remedy, for users. Never has contents of files other than names.
     pub message: String,
 }
 
@@ -154,7 +154,7 @@ pub enum LoadState {
     },
     /// It could not be read.
     Error {
-        /// Why, and what to do.
+        /// The reason and the remedy.
         message: String,
     },
 }

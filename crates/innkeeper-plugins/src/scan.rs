@@ -17,12 +17,12 @@ use crate::scan::footprint::Footprint;
 use crate::scan::parts::Parts;
 use crate::tree::Tree;
 
-/// Where to look. Nothing is looked up by itself: no environment, no home directory.
+/// The sources of a scan. No environment and no home directory is looked up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Plugins, in the order in which they are to be listed.
     pub plugins: Vec<PluginSource>,
-    /// Marketplaces and directories full of plugins. Each scan finds their plugins anew.
+    /// Marketplaces and directories of plugins. Each scan finds their plugins again.
     pub collections: Vec<PathBuf>,
     /// Workspaces, the first one first.
     pub workspaces: Vec<PathBuf>,
@@ -62,14 +62,13 @@ impl Sources {
 
 /// Reads everything. The same files give the same tree, on every machine and after every restart.
 ///
-/// This is what a benchmark of a cold scan measures; it blocks, so call it where blocking is
-/// allowed.
+/// It blocks, so call it where blocking is allowed.
 pub fn scan(sources: &Sources) -> Tree {
     Parts::default().scan(sources)
 }
 
-/// Reads everything, and says which directories that depended on: while nothing happens in them,
-/// another scan finds the same.
+/// Reads everything, and returns the directories that the result depends on: without a change in them, another scan
+/// returns the same.
 pub fn scan_traced(sources: &Sources) -> (Tree, Footprint) {
     let mut parts = Parts::default();
     let tree = parts.scan(sources);

@@ -1,7 +1,7 @@
 //! The result of a scan: containers with their children, in a fixed order, with stable ids.
 //!
-//! The host turns these into the customizations of the protocol. Whatever is not published there,
-//! such as commands and environments (CUS-27), is here for those who run it.
+//! The host turns these into the customizations of the protocol. Fields that are not published, such as commands and
+//! environments (CUS-27), are for running them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,13 +73,13 @@ pub struct Plugin {
     pub display_name: Option<String>,
     /// Its description.
     pub description: Option<String>,
-    /// As the manifest says; nobody compares it.
+    /// The version of the manifest, which is not interpreted.
     pub version: Option<String>,
     /// Its logo.
     pub icons: Vec<Icon>,
     /// The client that published it.
     pub client_id: Option<String>,
-    /// How it is laid out; `None` while it is not known.
+    /// Its format; `None` while it is not known.
     pub format: Option<Format>,
     /// The manifest that was used, relative to the plugin.
     pub manifest: Option<String>,
@@ -98,7 +98,7 @@ pub struct Directory {
     pub id: String,
     /// Where it is or would be.
     pub uri: String,
-    /// Its path from the workspace, or from `~`. For people: a workspace may be called `~` as well.
+    /// Its path from the workspace, or from `~`. For users: a workspace may be called `~` too.
     pub name: String,
     /// Its owner.
     pub scope: Scope,
@@ -106,7 +106,7 @@ pub struct Directory {
     pub contents: Kind,
     /// Whether new customizations can be saved into it.
     pub writable: bool,
-    /// Whether it is there.
+    /// Whether it exists.
     pub exists: bool,
     /// Whether it could be read.
     pub load: LoadState,
@@ -160,14 +160,14 @@ pub struct Child {
     pub name: String,
     /// Its description.
     pub description: Option<String>,
-    /// Its place in the file, where the file holds more than it (CUS-03).
+    /// Its position in the file, if the file contains more than it (CUS-03).
     pub range: Option<TextRange>,
     /// Its icons.
     pub icons: Vec<Icon>,
     /// The component.
     pub component: Component,
-    /// Where its file really is, without links, where that is known. It is not published; but two children that
-    /// are one file are used once, so whoever compares trees must see when they are no longer.
+    /// The path of its file without symlinks, if known. It is not published. Two children that are one file are used
+    /// once, so a change of this path is a change of the tree.
     pub(crate) real: Option<PathBuf>,
 }
 
@@ -207,7 +207,7 @@ pub enum Component {
 pub struct Icon {
     /// Its URI.
     pub src: String,
-    /// Its type, as far as its name tells.
+    /// Its type, by its file name.
     pub mime_type: Option<String>,
 }
 

@@ -1,8 +1,8 @@
 //! Watches the footprint of a scan, and scans again after changes.
 //!
-//! Events are only a reason to look: they get lost, come late, and come for nothing. After each burst the affected parts are
-//! read again and compared, and only a tree that differs is reported. New directories are watched before the scan that
-//! counts, so nothing falls in between. When events were lost, and once a minute, everything is read again.
+//! Events are only a reason to scan: they get lost, come late, and come for nothing. After each burst the affected
+//! parts are read again and compared, and only a tree that differs is reported. New directories are watched before the
+//! scan that counts, so no change is missed. After lost events, and once a minute, everything is read again.
 //!
 //! A watched directory that was itself changed is watched anew: it may be another one, or may have been moved away and back,
 //! and the watch of the operating system does not follow.
@@ -29,8 +29,8 @@ use burst::{Burst, ChangedPaths};
 
 /// How often everything is read again without an event, because events get lost.
 const SAFETY_SCAN: Duration = Duration::from_secs(60);
-/// The same when not everything can be watched, because the system has no more watches: at least this
-/// long, and longer where a scan takes long.
+/// The interval if not everything can be watched, because the system has no more watches: at least this long, and
+/// longer if a scan takes long.
 const POLLING_SCAN: Duration = Duration::from_secs(2);
 /// How many times as long as the last scan took nothing is read then. It may go on for ever, so most
 /// of the time has to belong to others.
@@ -56,7 +56,7 @@ enum Message {
     Changed(Vec<PathBuf>),
     /// Events got lost, or something is wrong with watching.
     Lost,
-    /// A path is known to have changed, and somebody waits until that was read.
+    /// A path is known to have changed, and a caller waits for the scan.
     ReadNow(PathBuf, Done),
     Stop,
 }
@@ -100,14 +100,14 @@ impl TreeWatcher {
         })
     }
 
-    /// Reads everything again now, for whoever knows that something happened.
+    /// Reads everything again now.
     pub fn rescan(&self) {
         // A watcher that has ended has nothing to read any more.
         let _ = self.messages.send(Message::Lost);
     }
 
-    /// Reads again at once what depends on a path that is known to have changed, and calls `done` after a tree that
-    /// differs was handed on. Events would tell the same, but later. Where too much waits already, `done` is dropped.
+    /// Reads the parts again that depend on a changed path, and calls `done` after a tree that differs was reported.
+    /// Faster than waiting for events. If the queue is full, `done` is dropped.
     pub fn changed(&self, path: PathBuf, done: impl FnOnce() + Send + 'static) {
         let _ = self.messages.try_send(Message::ReadNow(path, Done(Box::new(done))));
     }
@@ -132,11 +132,11 @@ struct Task {
     max_watches: usize,
     footprint: Footprint,
     is_complete: bool,
-    /// When everything was read the last time.
+    /// The time of the last complete scan.
     last_full_at: Instant,
     /// How long that took.
     last_full: Duration,
-    /// Whether events were thrown away because too many waited.
+    /// Whether events were dropped because the queue was full.
     has_overflowed: Arc<AtomicBool>,
     is_dropped: Arc<AtomicBool>,
     /// Callbacks for the end of the next scan.
@@ -186,7 +186,7 @@ impl Task {
         }
     }
 
-    /// Hands a tree on, unless there is nobody left (D67).
+    /// Reports a tree, unless the watcher is stopping (D67).
     fn tell(&self, tree: &Tree, on_tree: &mut impl FnMut(Tree)) {
         if !self.is_dropped.load(Ordering::Acquire) {
             on_tree(tree.clone());
@@ -219,19 +219,19 @@ impl Task {
         tree
     }
 
-    /// Of paths where something happened, those that matter: the directories above what was read are watched
-    /// too, and most of what happens there is of no interest.
+    /// Filters changed paths that matter: the parents of the footprint are watched too, and most changes there do not
+    /// matter.
     fn of_interest(&self, mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
         paths.retain(|path| self.footprint.concerns(path) || self.watcher.directories_below(path).next().is_some());
         paths
     }
 
-    /// Takes note of a change that somebody waits for. `None` says that nothing depends on it.
+    /// Accepts a change that a caller waits for. Returns `None` if nothing depends on it.
     fn take_change(&mut self, path: &Path, done: Done) -> Option<ChangedPaths> {
         let real = canonical_prefix(path);
         let spellings = [path, &real];
         let itself = spellings.into_iter().find(|path| self.footprint.concerns(path));
-        // Directories on the way to it may be new as well: the first of them is inside one that was read.
+        // Directories above it may be new as well: the first of them is inside one that was read.
         let mut above = spellings.into_iter().flat_map(Path::ancestors);
         let nearest = itself.or_else(|| above.find(|path| self.footprint.is_inside(path)));
         match nearest.map(Path::to_owned) {
@@ -246,7 +246,7 @@ impl Task {
         }
     }
 
-    /// Watches what is not watched yet, and drops the rest. Returns what is new.
+    /// Watches new directories, and stops watching others. Returns the new ones.
     fn watch(&mut self) -> BTreeSet<PathBuf> {
         let mut new = BTreeSet::new();
         // Without a watcher the next scan asks again: another program may have given one back.
@@ -275,7 +275,7 @@ impl Task {
         new
     }
 
-    /// Waits for a burst of events to begin and to end. `None` when it is time to stop.
+    /// Waits for the beginning and end of a burst of events. Returns `None` at shutdown.
     fn wait(&mut self, inbox: &Receiver<Message>) -> Option<ChangedPaths> {
         // However much happens meanwhile: something that never stops must not put it off for ever.
         let deadline = self.last_full_at + pause(self.is_complete, self.last_full);
@@ -345,7 +345,7 @@ fn pause(is_complete: bool, last_full: Duration) -> Duration {
 /// Turns events into messages. It never waits: the thread that calls it takes events from the operating system.
 fn watcher(events: SyncSender<Message>, has_overflowed: &Arc<AtomicBool>) -> DirectoryWatcher {
     let overflow = Arc::clone(has_overflowed);
-    // The number of watches is limited by who asks for them.
+    // The caller limits the number of watches.
     DirectoryWatcher::new(usize::MAX, move |event| {
         let message = match event {
             DirectoryEvent::Changed { paths, .. } => Message::Changed(paths),

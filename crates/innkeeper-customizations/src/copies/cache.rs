@@ -1,5 +1,4 @@
-//! Where copies are kept: one directory for each revision of each plugin, bounded, and none of them
-//! taken away while somebody uses it.
+//! The copies on disk: one directory for each revision of each plugin, with limits. A copy in use is not deleted.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,32 +14,32 @@ use sha2::{Digest as _, Sha256};
 use super::fetch::{self, Failure};
 use crate::background::drop_in_background;
 
-/// How many revisions of one plugin are kept.
+/// Maximum number of revisions of one plugin.
 const PER_PLUGIN: usize = 8;
-/// How many are kept in all.
+/// Maximum number of all revisions.
 const IN_ALL: usize = 64;
-/// How the directory of a copy begins that is not finished, or is kept for nobody after.
+/// Prefix of the directories of copies that are unfinished, or are deleted after use.
 const UNFINISHED: &str = "unfinished-";
 
-/// Copies that somebody uses, by where they are.
+/// Copies in use, by path.
 type Used = HashMap<PathBuf, Weak<Use>>;
 
 /// The copies on disk.
 #[derive(Debug)]
 pub(crate) struct Cache {
     directory: PathBuf,
-    /// Those that somebody uses.
+    /// Copies in use.
     used: Mutex<Used>,
 }
 
-/// A copy that somebody uses.
+/// A copy in use.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedCopy {
     held: Arc<Use>,
 }
 
 impl CachedCopy {
-    /// Where its files are.
+    /// The directory with its files.
     pub(crate) fn path(&self) -> &Path {
         &self.held.path
     }
@@ -49,12 +48,12 @@ impl CachedCopy {
 #[derive(Debug)]
 struct Use {
     path: PathBuf,
-    /// Without a nonce nobody can ask for it again: it goes when nobody uses it.
+    /// Without a nonce no session can ask for it again, so it is deleted after use.
     passing: Option<tempfile::TempDir>,
 }
 
 impl Cache {
-    /// Keeps copies in a directory, which is made when the first one comes.
+    /// Puts copies into a directory, which is created with the first copy.
     pub(crate) fn new(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -62,7 +61,7 @@ impl Cache {
         }
     }
 
-    /// Throws away what earlier runs of the host did not finish.
+    /// Deletes unfinished copies of earlier runs of the host.
     pub(crate) fn sweep(&self) {
         for plugin in listed(&self.directory) {
             for copy in listed(&plugin).into_iter().filter(|copy| is_unfinished(copy)) {
@@ -71,7 +70,7 @@ impl Cache {
         }
     }
 
-    /// The copy of a revision, made now if there is none.
+    /// Returns the copy of a revision, and makes it if there is none.
     pub(crate) async fn get_or_fetch(
         self: &Arc<Self>,
         plugin: &ClientPlugin,
@@ -88,15 +87,15 @@ impl Cache {
             Err(kept) => return Ok(kept),
             Ok(copy) => copy,
         };
-        // Until it is put in its place, it goes away with this future.
+        // Until it is complete, it is deleted with this future.
         fetch::fetch(files, plugin, copy.path()).await?;
         let cache = Arc::clone(self);
         blocking(move || cache.keep(copy, place)).await
     }
 
-    /// An empty directory, in the file system in which the copy stays.
+    /// Creates an empty directory in the file system of the cache.
     fn begin(&self, of_plugin: &Path) -> io::Result<Unfinished> {
-        // Nobody takes the directory around it away meanwhile.
+        // The lock prevents that the parent directory is deleted meanwhile.
         let _used = self.used.lock();
         fs::create_dir_all(of_plugin)?;
         let directory = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(of_plugin)?;
@@ -107,7 +106,7 @@ impl Cache {
         find(&mut self.used.lock(), place)
     }
 
-    /// Puts a finished copy in its place. If there is one by now, that one counts.
+    /// Renames a finished copy to its final name. If there is one by now, that one counts.
     fn keep(&self, mut copy: Unfinished, place: Option<PathBuf>) -> io::Result<CachedCopy> {
         let Some(place) = place else {
             let mut used = self.used.lock();
@@ -116,16 +115,16 @@ impl Cache {
         if let Some(kept) = self.find(&place) {
             return Ok(kept);
         }
-        // An entry with its final name is complete, also after a power failure: the name is the last thing that
-        // comes, and the first that goes.
+        // An entry with its final name is complete, also after a power failure: it gets the name last and loses it
+        // first.
         sync_all(copy.path())?;
-        // From here on it is in its place, and nobody must take it away before it is known to be used.
+        // From here on it has its name, and must not be deleted before it is listed as used.
         let mut used = self.used.lock();
         if let Some(kept) = find(&mut used, &place) {
             return Ok(kept);
         }
         fs::rename(copy.path(), &place)?;
-        // It has another name now, so there is nothing left to take away.
+        // It has another name now, so there is nothing left to delete.
         if let Some(directory) = copy.0.take() {
             let _ = directory.keep();
         }
@@ -134,7 +133,7 @@ impl Cache {
         Ok(kept)
     }
 
-    /// Takes away the oldest copies that are too many and that nobody uses.
+    /// Deletes the oldest unused copies beyond the limits.
     fn trim(&self, used: &mut Used) {
         used.retain(|_, held| held.strong_count() > 0);
         let mut all = Vec::new();
@@ -147,7 +146,7 @@ impl Cache {
             copies.sort();
             let surplus = copies.len().saturating_sub(PER_PLUGIN);
             all.extend(take_away(copies, surplus, used));
-            // Only an empty one can be removed like this.
+            // This removes only an empty directory.
             let _ = fs::remove_dir(&plugin);
         }
         all.sort();
@@ -156,19 +155,19 @@ impl Cache {
     }
 }
 
-/// The copy at a place, if there is one.
+/// Returns the copy at a path, if there is one.
 fn find(used: &mut Used, place: &Path) -> Option<CachedCopy> {
     if let Some(held) = used.get(place).and_then(Weak::upgrade) {
         return Some(CachedCopy { held });
     }
-    // Those used last are kept the longest.
+    // Copies that were used last are retained the longest.
     File::open(place)
         .and_then(|copy| copy.set_modified(SystemTime::now()))
         .ok()?;
     Some(hold(used, place.to_owned(), None))
 }
 
-/// Takes away as many of the oldest as asked that nobody uses, and returns the others.
+/// Deletes up to so many of the oldest unused copies, and returns the others.
 fn take_away(oldest_first: Vec<(SystemTime, PathBuf)>, surplus: usize, used: &Used) -> Vec<(SystemTime, PathBuf)> {
     let mut left = surplus;
     let mut kept = Vec::new();
@@ -182,7 +181,7 @@ fn take_away(oldest_first: Vec<(SystemTime, PathBuf)>, surplus: usize, used: &Us
     kept
 }
 
-/// Takes away a copy. A host that is killed meanwhile leaves nothing that looks complete.
+/// Deletes a copy. A host that is killed meanwhile leaves nothing that looks complete.
 fn remove(copy: &Path) -> io::Result<()> {
     let set_aside = set_aside(copy)?;
     // An entry that cannot be removed is no copy any more. The next start tries again.
@@ -190,16 +189,16 @@ fn remove(copy: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes of a copy one that is not finished.
+/// Renames a copy so that it counts as unfinished.
 fn set_aside(copy: &Path) -> io::Result<PathBuf> {
     let around = copy.parent().unwrap_or(copy);
-    // An empty directory of its own, in whose place a directory may be put.
+    // An empty directory, which a rename may replace.
     let aside = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(around)?;
     fs::rename(copy, aside.path())?;
     Ok(aside.keep())
 }
 
-/// Sees to it that everything in a directory is on disk.
+/// Syncs everything in a directory to disk.
 fn sync_all(directory: &Path) -> io::Result<()> {
     let mut ahead = vec![directory.to_owned()];
     while let Some(directory) = ahead.pop() {
@@ -233,7 +232,7 @@ impl Drop for Use {
     }
 }
 
-/// A copy that is not finished. Where it was begun, it is also taken away.
+/// An unfinished copy, which is deleted when it is dropped.
 #[derive(Debug)]
 struct Unfinished(Option<tempfile::TempDir>);
 
@@ -261,7 +260,7 @@ fn listed(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// A name for a directory that any text can have.
+/// Returns a directory name for any text.
 fn digest(parts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for part in parts {

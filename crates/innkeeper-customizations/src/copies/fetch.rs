@@ -1,4 +1,4 @@
-//! Reads a plugin from its client, file by file, with bounds on everything that a client decides.
+//! Reads a plugin from its client, file by file, with limits for everything that a client decides.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use tokio::task::JoinSet;
 
 use super::names;
 
-/// How long a copy may take in all.
+/// Timeout of a copy.
 const TIME: Duration = Duration::from_secs(60);
-/// How many files are copied.
+/// Maximum number of files.
 const MAX_FILES: usize = 2_000;
-/// How many directories are listed.
+/// Maximum number of directories.
 const MAX_DIRECTORIES: usize = 1_000;
-/// How many entries one listing may have.
+/// Maximum number of entries of one directory.
 const MAX_ENTRIES: usize = 2_000;
-/// How deep they may be nested.
+/// Maximum depth of directories.
 const MAX_DEPTH: usize = 12;
-/// How long one file may be.
+/// Maximum bytes of one file.
 const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
-/// How long all files together may be.
+/// Maximum bytes of all files together.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
-/// How many files are asked for at once.
+/// Maximum number of files that are requested at once.
 const AT_ONCE: usize = 4;
-/// How long it is waited before a client that is asked too much is asked again; twice as long each time.
+/// First wait before an overloaded client is asked again. It doubles each time.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// The longest it is waited.
+/// Longest wait.
 const MAX_BUSY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a plugin was not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// For people.
+    /// The reason, for users.
     pub(crate) why: String,
-    /// Whether the client is only away, and may come back.
+    /// Whether the client is only disconnected, and may return.
     pub(crate) is_away: bool,
 }
 
@@ -62,7 +62,7 @@ impl Failure {
     }
 }
 
-/// Copies everything of a plugin into an empty directory.
+/// Copies all files of a plugin into an empty directory.
 pub(super) async fn fetch(files: &ClientFiles, plugin: &ClientPlugin, into: &Path) -> Result<(), Failure> {
     match tokio::time::timeout(TIME, Fetch::new(files, plugin, into).run()).await {
         Ok(done) => done,
@@ -83,13 +83,13 @@ struct Fetch<'a> {
     n_bytes: usize,
 }
 
-/// Something of the plugin.
+/// A file or directory of the plugin.
 #[derive(Debug, Clone)]
 struct Source {
     uri: String,
-    /// Where it goes.
+    /// The target path.
     path: PathBuf,
-    /// Its path in the plugin, for people.
+    /// Its path in the plugin, for users.
     name: String,
     depth: usize,
 }
@@ -143,7 +143,7 @@ impl<'a> Fetch<'a> {
         Ok(())
     }
 
-    /// Notes directories, and asks for files.
+    /// Queues directories, and requests files.
     async fn take_in(&mut self, directory: &Source, listed: Vec<ClientEntry>) -> Result<(), Failure> {
         let mut seen = BTreeSet::new();
         for ClientEntry { name, is_directory } in listed {
@@ -205,8 +205,8 @@ impl<'a> Fetch<'a> {
     }
 }
 
-/// Asks a client, and again when too many others ask it: what has arrived so far is worth the wait,
-/// which is part of the time that a copy may take.
+/// Sends a request to a client, and again if the client is overloaded: the files copied so far are worth the wait,
+/// which counts for the timeout of the copy.
 async fn patiently<T, Asking>(ask: impl Fn() -> Asking) -> Result<T, ClientRequestError>
 where
     Asking: Future<Output = Result<T, ClientRequestError>>,
@@ -221,8 +221,8 @@ where
     }
 }
 
-/// Writes a file. The protocol does not say which files are programs, but hooks and servers of plugins
-/// start them by their paths: so those are that begin like one.
+/// Writes a file. The protocol does not say which files are executable, but hooks and servers of plugins start them by
+/// their paths. So a file that begins like a program becomes executable.
 async fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     tokio::fs::write(path, bytes).await?;
     #[cfg(unix)]

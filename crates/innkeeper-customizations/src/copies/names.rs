@@ -1,22 +1,22 @@
-//! Names that clients send, which may be anything, and the URIs of what has them.
+//! Names that clients send, which may be anything, and the URIs of their files.
 
 use std::fmt::Write as _;
 
-/// The longest name of a file.
+/// Maximum bytes of a file name.
 const MAX_BYTES: usize = 255;
 
-/// Whether a name names something in a directory, and nothing else: no way up, no way elsewhere.
+/// Whether a name is an entry of a directory, and no path to a parent or elsewhere.
 pub(super) fn is_plain(name: &str) -> bool {
     let is_odd = |c: char| matches!(c, '/' | '\\' | '\0') || c.is_control();
     !name.is_empty() && name != "." && name != ".." && name.len() <= MAX_BYTES && !name.chars().any(is_odd)
 }
 
-/// Whether something of this name is left where it is: it belongs to tools, and is large.
+/// Whether an entry of this name is not copied: it belongs to tools, and is large.
 pub(super) fn is_left_out(name: &str) -> bool {
     matches!(name, ".git" | "node_modules" | ".DS_Store")
 }
 
-/// The URI of what has a name in a directory. A query stays where it belongs, at the end.
+/// Returns the URI of a name in a directory. A query stays at the end.
 pub(super) fn below(directory: &str, name: &str) -> String {
     let (path, rest) = match directory.find(['?', '#']) {
         Some(at) => directory.split_at(at),

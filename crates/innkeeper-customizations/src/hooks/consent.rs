@@ -1,5 +1,4 @@
-//! Whether people let the hooks of a workspace or of a client's plugin run: asked once, and again when
-//! what would run has changed (P12).
+//! Asks whether the hooks of a workspace or of a client's plugin may run: once, and again after a change (P12).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +14,13 @@ use super::scripts::Looked;
 use crate::canonical::canonical_json;
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustKind, TrustStatus, Verdict};
 
-/// The longest line for one hook, and all lines together, in bytes: nobody reads more, and what is not
-/// read is not agreed to.
+/// Maximum bytes of the line for one hook, and of all lines together: a user does not read more, and cannot agree to
+/// what they did not read.
 const MAX_LINE: usize = 4 << 10;
 const MAX_SHOWN: usize = 32 << 10;
-/// Most lines about what is gone, which does not run.
+/// Maximum number of lines about removed pieces, which do not run.
 const MAX_GONE: usize = 20;
-/// How often a question looks whether somebody answered it elsewhere.
+/// Interval of checks for an answer in another session or process.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The subject of the question; `None` if the hooks are the user's own.
@@ -33,7 +32,7 @@ pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
 ///
 /// # Errors
 ///
-/// When it is more than people can be shown, or than the host looks at. It is not trusted then.
+/// If it exceeds the limits of what is shown or read. It is not trusted then.
 pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Result<Contents, String> {
     let mut contents = Contents::default();
     let mut looked = Looked::default();
@@ -54,7 +53,7 @@ pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Res
                 }
             }
         }
-        // Its publisher also wrote the files that its scripts load, so all files count.
+        // The publisher also wrote the files that its scripts load, so all files count.
         let is_published = file.origin.is_of_client();
         if let Some(root) = file.root.as_deref().filter(|_| is_published)
             && roots.insert(root)
@@ -71,7 +70,7 @@ pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Res
     Ok(contents)
 }
 
-/// A hook for people, in one line: all that decides what it does.
+/// A hook in one line for users: everything that decides what it does.
 pub(super) fn in_a_line(hook: &Hook, command: &CommandLine) -> String {
     let matcher = hook.matcher.as_deref().filter(|matcher| !matcher.is_empty());
     let matcher = matcher
@@ -93,8 +92,8 @@ pub(super) fn in_a_line(hook: &Hook, command: &CommandLine) -> String {
     shown
 }
 
-/// All that decides what a hook does. Not where its plugin is: a client's is copied anew for every revision,
-/// and the files that matter count by themselves.
+/// Everything that decides what a hook does. Not the path of its plugin: a client's plugin is copied for every
+/// revision, and its files count by themselves.
 fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String {
     let all = json!({
         "origin": format!("{:?}", file.file.origin),
@@ -113,11 +112,11 @@ fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String 
 pub(super) enum Consent {
     Given,
     Refused,
-    /// Nobody said either, so nothing runs for now.
+    /// The user has not decided, so nothing runs for now.
     Open,
 }
 
-/// Asks people, unless they have decided. `None` says that there is nobody to ask.
+/// Asks the user, unless they have decided. Returns `None` if no user can be asked.
 pub(super) async fn ask(
     trust: &Arc<TrustFile>,
     subject: &Subject,
@@ -236,8 +235,8 @@ fn list<'a>(message: &mut String, lines: impl Iterator<Item = &'a str>, most: us
     }
 }
 
-/// Text of a stranger in one line, with nothing in it that people cannot see: blanks do not push the
-/// rest out of sight, and the end of a line, which ends a comment, stands there.
+/// Untrusted text in one line, without invisible characters: blanks do not push the rest out of sight, and line ends,
+/// which end a comment, are visible.
 pub(crate) fn visible(text: &str) -> String {
     let mut line = String::new();
     for c in text.trim().chars() {
@@ -248,7 +247,7 @@ pub(crate) fn visible(text: &str) -> String {
                     line.push(' ');
                 }
             }
-            // Whatever could hide or turn around the rest stands there as its number.
+            // A character that could hide or reverse the rest is shown as its code point.
             c if c.is_control()
                 || matches!(c, '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}') =>
             {
@@ -280,7 +279,7 @@ async fn decide(
     apart(move || trust.decide(&subject, &contents, verdict)).await
 }
 
-/// Reads and writes where nobody waits.
+/// Runs blocking file access on another thread.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! Which hooks an event is for.
+//! Finds the hooks of an event.
 
 use std::sync::OnceLock;
 
@@ -9,13 +9,13 @@ use innkeeper_host::customizations::{HookCall, HookEvent};
 
 use super::{payload, tool_names};
 
-/// The longest matcher, the largest program that it may become, and what it may use to run that, in bytes:
-/// a workspace wrote it, and it may have many. One `\w`, with all letters there are, needs more than 16 KiB.
+/// Maximum bytes of a matcher, of its compiled program, and of its cache: a workspace wrote it, and may have many. One
+/// `\w`, with all letters of Unicode, needs more than 16 KiB.
 const MAX_TEXT: usize = 4 << 10;
 const MAX_MATCHER: usize = 128 << 10;
 const MAX_CACHE: usize = 64 << 10;
 
-/// A matcher that is read when it is first needed.
+/// A matcher that is parsed on first use.
 #[derive(Debug)]
 pub(super) struct LazyMatcher {
     text: Option<String>,
@@ -42,7 +42,7 @@ pub(super) enum Matcher {
     /// One of these names, exactly.
     Names(Vec<String>),
     Pattern(Regex),
-    /// It cannot be read, so it fits nothing; people are told why.
+    /// It cannot be parsed, so it matches nothing; the user gets the reason.
     Invalid(String),
 }
 
@@ -54,7 +54,7 @@ impl Matcher {
         if text.len() > MAX_TEXT {
             return Self::Invalid(format!("is longer than {MAX_TEXT} bytes."));
         }
-        // A name is that name: `Edit` is not `MultiEdit`.
+        // A plain name matches exactly: `Edit` does not match `MultiEdit`.
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ');
         if text.chars().all(|c| is_name(c) || c == '|') {
             return Self::Names(text.split('|').map(|name| name.trim().to_owned()).collect());
@@ -79,7 +79,7 @@ impl Matcher {
         }
     }
 
-    /// The same for a text that is more than a name, such as a command: what is looked for is in it.
+    /// Matches a text that is more than a name, such as a command: anywhere in it.
     fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Names(names) => names.iter().any(|name| text.contains(name)),
@@ -88,7 +88,7 @@ impl Matcher {
     }
 }
 
-/// Whether a hook may want to hear of an event, whatever it is about.
+/// Whether a hook may run at an event, whatever its subject.
 pub(super) fn hears(hook: &Hook, event: HookEvent) -> bool {
     matches!(
         (&hook.event, event),
@@ -111,11 +111,11 @@ pub(super) fn hears(hook: &Hook, event: HookEvent) -> bool {
     )
 }
 
-/// Whether a hook that hears of an event wants this one.
+/// Whether a hook of an event runs for this subject.
 pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, call: &HookCall) -> bool {
     let subject = call.subject.as_str();
     match hook.event {
-        // Nothing to choose from.
+        // Events without a subject.
         Spelt::UserPromptSubmit | Spelt::Stop => true,
         Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
             subject == "run_command" && payload::command(call).is_none_or(|command| matcher.is_in(command))
@@ -131,7 +131,7 @@ pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, call: &H
     }
 }
 
-/// People write the names of tools that the format's own agent has; those of ours fit as well.
+/// Matchers use the tool names of their format's own agent; ours match too.
 fn fits_tool(matcher: &Matcher, origin: HookOrigin, call: &HookCall) -> bool {
     matcher.fits(&call.subject) || tool_names::names(origin, call).iter().any(|name| matcher.fits(name))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::process::End;
 use super::tool_names;
 
-/// Most of one piece of text that a model or people are told.
+/// Maximum bytes of one text for the model or the user.
 const MAX_TEXT: usize = 16 << 10;
 
 /// The origin of the hook.
@@ -20,9 +20,9 @@ pub(super) struct Answering<'a> {
     pub(super) on_failure: OnFailure,
     /// The name of the hook for users.
     pub(super) name: &'a str,
-    /// Whether it is people's own, so that it may answer for them.
+    /// Whether it is the user's own, so that it may answer for the user.
     pub(super) speaks_for_people: bool,
-    /// Where the tools work that it was told of.
+    /// The working directory of the tools.
     pub(super) chat: &'a Path,
 }
 
@@ -56,8 +56,7 @@ impl Answering<'_> {
         }
     }
 
-    /// A hook that does not work is told, and is never fatal; what it was to guard is stopped only if it
-    /// says so itself.
+    /// A failed hook yields a notice and is never fatal. It blocks a tool call only if its declaration says so.
     fn failure(&self, how: &str) -> HookOutcome {
         let notice = format!("The hook {} {how}", self.name);
         match self.on_failure {
@@ -76,7 +75,7 @@ impl Answering<'_> {
             HookEvent::PreToolUse | HookEvent::UserPromptSubmit | HookEvent::Stop | HookEvent::SubagentStop => {
                 outcome.deny = Some(reason);
             }
-            // It is too late to refuse, so the model hears why it should have been.
+            // It is too late to refuse, so the model gets the reason as context.
             HookEvent::PostToolUse | HookEvent::PostToolUseFailure => outcome.context.push(reason),
             HookEvent::SessionStart | HookEvent::SessionEnd | HookEvent::SubagentStart | HookEvent::Notification => {
                 outcome.notices.push(format!("The hook {} says: {reason}", self.name));
@@ -93,7 +92,7 @@ impl Answering<'_> {
         if let Ok(Value::Object(said)) = serde_json::from_str(text) {
             return self.said(&said);
         }
-        // Words are meant for the model where something begins, and for nobody elsewhere.
+        // Plain output is context for the model when something begins, and is ignored elsewhere.
         let mut outcome = HookOutcome::default();
         if matches!(self.call.event, HookEvent::SessionStart | HookEvent::UserPromptSubmit) {
             outcome.context.push(truncate(text, MAX_TEXT).into_owned());
@@ -101,8 +100,8 @@ impl Answering<'_> {
         outcome
     }
 
-    /// Reads the JSON output of a hook. Formats differ in where they put it and not in what it means, so what
-    /// any of them knows is understood from all.
+    /// Reads the JSON output of a hook. Formats differ in the location of fields and not in their meaning, so the
+    /// fields of all formats are understood in each.
     fn said(&self, said: &Map<String, Value>) -> HookOutcome {
         let own = said.get("hookSpecificOutput").and_then(Value::as_object);
         let find = |names: &[&str]| {
@@ -128,7 +127,7 @@ impl Answering<'_> {
         match words(&["permissionDecision", "permission", "decision"]).as_deref() {
             Some("deny" | "block") => outcome = self.refusal(reason()),
             Some("ask") => outcome.ask = true,
-            // Not the word of whoever wrote the workspace: it would allow itself everything.
+            // A workspace must not allow itself everything.
             Some("allow" | "approve") => outcome.allow = self.speaks_for_people,
             _ => {}
         }
@@ -136,7 +135,7 @@ impl Answering<'_> {
             let why = words(&["stopReason", "user_message", "userMessage"]).unwrap_or_else(reason);
             outcome.stop = Some(why);
         }
-        // Cursor sends its agent on with a message.
+        // A hook of Cursor continues the agent with a message.
         if let (HookEvent::Stop | HookEvent::SubagentStop, Some(message)) =
             (self.call.event, words(&["followup_message", "followupMessage"]))
         {
@@ -160,7 +159,7 @@ impl Answering<'_> {
     fn input(&self, wanted: Value) -> Option<Value> {
         let wanted = match wanted {
             Value::Object(wanted) => wanted,
-            // Copilot's is JSON in a string.
+            // Copilot sends JSON in a string.
             Value::String(text) => serde_json::from_str(&text).ok()?,
             _ => return None,
         };
@@ -170,9 +169,9 @@ impl Answering<'_> {
     }
 }
 
-/// All outcomes as one: a refusal wins, then whoever wants people asked. Of several inputs the last
-/// one counts, as in the order of the hooks. A hook that allows a call allows the input it saw or
-/// wants, and no other that somebody else made of it (P12).
+/// Combines all outcomes: a refusal wins, then a request for confirmation. Of several inputs the last one counts, in
+/// the order of the hooks. A hook that allows a call allows the input that it saw or returned, and no input of another
+/// hook (P12).
 pub(super) fn together(outcomes: impl IntoIterator<Item = HookOutcome>) -> HookOutcome {
     let mut all = HookOutcome::default();
     let mut allowed = Vec::new();

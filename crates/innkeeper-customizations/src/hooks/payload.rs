@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::{Directories, tool_names};
 
-/// Everything that a hook is told, as one JSON object.
+/// Returns the input of a hook as one JSON object.
 pub(super) fn told(call: &HookCall, hook: &Hook, origin: HookOrigin, directories: Directories<'_>) -> Value {
     let mut told = call.input.clone();
     let name = match origin {
-        // These have several names for a moment, and a hook expects the one that it stands under.
+        // These formats have several names for an event, and a hook expects the one that it is declared under.
         HookOrigin::Cursor | HookOrigin::Copilot => &hook.spelling,
         HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => hook.event.as_str(),
     };
@@ -51,7 +51,7 @@ fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origi
     let names = tool_names::names(origin, call);
     let name = names.first().map_or(call.subject.as_str(), |name| name);
     told.insert("tool_name".to_owned(), json!(name));
-    // The events of Cursor that are about one tool have its input at the top.
+    // Events of Cursor for one tool have its input at the top level.
     match hook.event {
         Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
             put(told, "command", input.get("command").cloned().unwrap_or_default());
@@ -69,7 +69,7 @@ fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origi
                 put(told, "edits", json!([{ "old_string": old, "new_string": new }]));
             }
         }
-        // There it has the server's own name for it, and strings of JSON.
+        // There it has the server's own tool name, and JSON in strings.
         Spelt::BeforeMcpExecution | Spelt::AfterMcpExecution => {
             if let Some(of_server) = &call.mcp {
                 put(told, "tool_name", json!(of_server.tool));
@@ -84,7 +84,7 @@ fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origi
     told.insert("tool_input".to_owned(), input);
 }
 
-/// Copilot's command line spells differently from its editor: hooks of either are told both.
+/// Copilot's command line and editor spell names differently: hooks get both.
 fn in_camel_case(told: &mut Map<String, Value>) {
     let both = [
         ("session_id", "sessionId"),
@@ -99,7 +99,7 @@ fn in_camel_case(told: &mut Map<String, Value>) {
             told.insert(camel.to_owned(), value);
         }
     }
-    // A string, as it documents.
+    // A string, as documented.
     if let Some(input) = told.get("tool_input") {
         let text = Value::String(input.to_string());
         told.insert("toolArgs".to_owned(), text);

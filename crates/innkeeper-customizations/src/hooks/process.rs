@@ -1,8 +1,8 @@
-//! Running the command of a hook.
+//! Runs the command of a hook.
 //!
-//! It has a process group of its own, which is killed when its time is over, when nobody waits for it
-//! any more, and when it has ended but left something running. Of the host's environment it sees only
-//! what every program needs (T15): no key and no token.
+//! The command has its own process group, which is killed at its timeout, when it is cancelled, and when the command
+//! has ended but left processes behind. Of the host's environment it sees only the variables that every program needs
+//! (T15): no key and no token.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use innkeeper_std::{DRAIN_TIME, Group, is_kept_by_shells, needed_variables, with_umask};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Most that is kept of what a command says.
+/// Maximum bytes of its output.
 const MAX_STDOUT: usize = 1 << 20;
 const MAX_STDERR: usize = 64 << 10;
 
@@ -23,9 +23,9 @@ const MAX_STDERR: usize = 64 << 10;
 pub struct HookSettings {
     /// The variables of the host's environment that they see.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long one may take at most, whatever it says itself.
+    /// Maximum timeout, whatever the hook declares.
     pub longest: Duration,
-    /// The permissions that their files go without; `None` leaves it to the process.
+    /// The umask of their processes; `None` inherits it.
     pub umask: Option<u32>,
 }
 
@@ -111,13 +111,13 @@ fn line(job: &Job, settings: &HookSettings) -> Vec<OsString> {
         }
     };
     match settings.umask {
-        // The variables that a hook declares matter more than its umask.
+        // A shell may drop variables with unusual names, and they matter more than the umask.
         Some(umask) if job.environment.keys().all(|name| is_kept_by_shells(name)) => with_umask(umask, own),
         Some(_) | None => own,
     }
 }
 
-/// Tells it what happens, and hears it out.
+/// Writes the input and reads the output.
 async fn watch(group: &mut Group, input: &[u8]) -> End {
     let stdin = group.take_stdin();
     let stdout = group.take_stdout();
@@ -126,7 +126,7 @@ async fn watch(group: &mut Group, input: &[u8]) -> End {
     let status = {
         let telling = async move {
             if let Some(mut stdin) = stdin {
-                // One that does not listen is no worse for it.
+                // A command that does not read its input is fine.
                 let _ = stdin.write_all(input).await;
             }
         };
@@ -160,7 +160,7 @@ async fn watch(group: &mut Group, input: &[u8]) -> End {
     }
 }
 
-/// Keeps the beginning of what comes, and lets the rest pass.
+/// Reads the beginning of the output, and discards the rest.
 async fn keep(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 16 << 10];

@@ -1,5 +1,5 @@
-//! The files that hooks would run: looked for in their commands, and digested. The author of the commands
-//! may be hostile, so each look is bounded, and what is beyond the bounds is not trusted.
+//! Finds the files that hooks would run, and computes their digests. The author of the commands may be hostile, so each
+//! search is limited, and content beyond the limits is not trusted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -13,12 +13,12 @@ use super::consent::visible;
 use super::shell_words::{Role, Words};
 use innkeeper_plugins::CommandLine;
 
-/// Most paths that one look tries, most directories in which the words of one command are looked for,
-/// and most files of a plugin.
+/// Maximum number of paths that one search tries, of directories in which the words of one command are searched, and of
+/// files of a plugin.
 const MAX_TRIES: usize = 20_000;
 const MAX_PLACES: usize = 16;
 const MAX_FILES: usize = 4_000;
-/// Most bytes that one look reads.
+/// Maximum bytes that one search reads.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Files that one search has read, so that it reads none twice.
@@ -42,8 +42,7 @@ impl Default for Looked {
 }
 
 impl Looked {
-    /// The files that a command runs, of those that came with it. Files that they load in turn are not looked
-    /// for.
+    /// The files that a command runs, of those of its origin. Files that they load in turn are not searched.
     pub(super) fn scripts(
         &mut self,
         file: &SourcedHooks,
@@ -54,12 +53,12 @@ impl Looked {
         self.named(&bases, &words(command))
     }
 
-    /// The files below some directories that words name and that may run, with digests of what is in them.
+    /// The files below some directories that words name and that may run, with digests of their content.
     pub(crate) fn named(&mut self, bases: &[&Path], words: &Words) -> Result<Vec<(String, Vec<u8>)>, String> {
         let bases: Vec<PathBuf> = bases.iter().filter_map(|base| base.canonicalize().ok()).collect();
         let mut places = bases.clone();
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
-        // A directory comes before what is in it, as in `cd scripts && ./run`.
+        // A directory comes before its files, as in `cd scripts && ./run`.
         for (word, role) in words.iter() {
             for place in places.clone() {
                 for name in names(word, &place) {
@@ -96,8 +95,8 @@ impl Looked {
         Ok(digests)
     }
 
-    /// How many files a plugin has, and the digest of all of them with their names. No name makes a file data here:
-    /// a script may load any of them, and whoever published the plugin is the one who is not trusted.
+    /// The number of files of a plugin, and the digest of all of them with their names. No file counts as data here: a
+    /// script may load any of them, and their publisher is not trusted.
     pub(crate) fn everything(&mut self, root: &Path) -> Result<(usize, Vec<u8>), String> {
         let unread = |error: std::io::Error| format!("not all files of the plugin can be read ({error})");
         let root = root.canonicalize().map_err(unread)?;
@@ -109,7 +108,7 @@ impl Looked {
                 if seen > MAX_FILES {
                     return Err(format!("the plugin has more than {MAX_FILES} files"));
                 }
-                // A link counts as what it leads to, which must be a part of the plugin.
+                // A symlink counts as its target, which must be part of the plugin.
                 let real = path.canonicalize().map_err(unread)?;
                 if !real.starts_with(&root) {
                     return Err("the plugin has links that lead out of it".to_owned());
@@ -125,7 +124,7 @@ impl Looked {
             let name = path.strip_prefix(&root).unwrap_or(path).as_os_str().as_encoded_bytes();
             all.update((name.len() as u64).to_le_bytes());
             all.update(name);
-            // A link to a directory is the names and files there, which count by themselves.
+            // The target of a symlink to a directory counts by itself.
             let digest = match real.is_file() {
                 true => self.digest_of(real)?.ok_or("not all files of the plugin can be read")?,
                 false => real
@@ -141,7 +140,7 @@ impl Looked {
         Ok((files.len(), all.finalize().to_vec()))
     }
 
-    /// The digest of a file; of one that cannot be read, none.
+    /// The digest of a file; `None` if it cannot be read.
     fn digest_of(&mut self, path: &Path) -> Result<Option<Vec<u8>>, String> {
         if let Some(known) = self.digests.get(path) {
             return Ok(known.clone());
@@ -171,7 +170,7 @@ impl Looked {
     }
 }
 
-/// The words of a hook's command. A directory comes before what is in it.
+/// The words of a hook's command. A directory comes before its files.
 pub(super) fn words(command: &CommandLine) -> Words {
     let mut words = Words::default();
     command.cwd.iter().for_each(|cwd| words.surrounding(cwd));
@@ -198,8 +197,7 @@ pub(crate) fn runs_from(directory: &Path, words: &Words) -> bool {
     })
 }
 
-/// Whether a file that a command names may be something that runs, or that what runs loads. Names decide where
-/// nothing else does: what is not known to be data is not taken for it.
+/// Whether a file that a command names may run or be loaded. Only files with a known data format are excluded.
 fn may_run(path: &Path, role: Role) -> bool {
     let has_no_sign = || match path.extension() {
         Some(_) => has_extension(path, DATA) || has_extension(path, RECORDS),
@@ -208,7 +206,7 @@ fn may_run(path: &Path, role: Role) -> bool {
     role == Role::Runs || is_program(path) || !has_no_sign()
 }
 
-/// Endings of files that programs write and nobody runs.
+/// File name endings of data, which does not run.
 const RECORDS: &[&str] = &[
     "bak", "db", "db-shm", "db-wal", "err", "jsonl", "lock", "log", "ndjson", "out", "pid", "sqlite", "sqlite3",
     "stamp", "tmp",
@@ -222,7 +220,7 @@ fn has_extension(path: &Path, known: &[&str]) -> bool {
     extension.is_some_and(|extension| known.iter().any(|known| known.eq_ignore_ascii_case(extension)))
 }
 
-/// Whether a file says of itself that it can be run.
+/// Whether a file is executable by its content.
 fn is_program(path: &Path) -> bool {
     #[cfg(unix)]
     let may_be_run = {
@@ -236,8 +234,8 @@ fn is_program(path: &Path) -> bool {
     may_be_run || File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && &start == b"#!")
 }
 
-/// The paths that a word may stand for in a directory: as it is, and without the directory before it that only
-/// a shell knows, as in `${CLAUDE_PROJECT_DIR:-.}/x` or `$(pwd)/x`.
+/// The paths that a word may mean in a directory: the word itself, and the word without a leading directory that only a
+/// shell knows, as in `${CLAUDE_PROJECT_DIR:-.}/x` or `$(pwd)/x`.
 fn names(word: &str, place: &Path) -> Vec<PathBuf> {
     let mut names = vec![PathBuf::from(&*super::expand(word, place, place))];
     let rest = match word.strip_prefix('$') {

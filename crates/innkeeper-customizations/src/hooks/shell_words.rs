@@ -1,21 +1,21 @@
-//! The words of a command, and what each of them is to it.
+//! The words of a command, and the role of each.
 //!
-//! People are asked again when what runs has changed, and not when data has: a log that a trusted hook writes
-//! grows with every run. The two can only be told apart by how a command is written, so this looks for
-//! what is surely data, and takes the rest for something that runs.
+//! The user is asked again when the code that runs has changed, and not when data has: a log that a trusted hook writes
+//! grows with every run. Only the command tells the two apart, so this finds words that are certainly data, and treats
+//! the rest as code.
 
-/// How deep quotes within quotes, and commands within commands, are looked into.
+/// Maximum depth of nested quotes and commands.
 const MAX_DEPTH: usize = 3;
 const MAX_COMMANDS_WITHIN: usize = 8;
 
 /// The role of a word in its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It runs: it is the program, or what an interpreter is told to run.
+    /// It runs: it is the program, or the script of an interpreter.
     Runs,
-    /// It may be loaded: it is in the environment, or beside what an interpreter runs.
+    /// It may be loaded: it is in the environment, or an argument of an interpreter.
     Loads,
-    /// It is an argument like any other.
+    /// It is an ordinary argument.
     Given,
 }
 
@@ -29,13 +29,13 @@ impl Words {
         self.line_at(line, 0);
     }
 
-    /// Adds a program with its arguments, which no shell looks at.
+    /// Adds a program with its arguments, which no shell parses.
     pub(crate) fn program<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
         let words = words.into_iter().map(|word| Token::Word(word.to_owned()));
         self.command(words.collect(), 0);
     }
 
-    /// Adds a text that commands find in their surroundings, such as the value of a variable.
+    /// Adds a text that commands find in their environment, such as the value of a variable.
     pub(crate) fn surrounding(&mut self, text: &str) {
         self.add(text, Role::Loads, 0);
     }
@@ -58,7 +58,7 @@ impl Words {
                 Token::Next => (place, leads) = (Source::default(), None),
                 Token::Into | Token::From => leads = Some(token),
                 Token::Word(word) => match leads.take() {
-                    // Text that is written there did not exist when the user decided.
+                    // A file that is written did not exist when the user decided.
                     Some(Token::Into) => {}
                     Some(_) => self.add(&word, Role::Runs, depth),
                     None => {
@@ -88,12 +88,12 @@ impl Words {
     }
 }
 
-/// Where in a command the next word is.
+/// The position in a command of the next word.
 #[derive(Debug, Default)]
 struct Source {
     /// Whether its program has come.
     has_program: bool,
-    /// How an interpreter before it takes it.
+    /// How a preceding interpreter uses it.
     behind: Behind,
     is_after_option: bool,
     treats: Option<Treats>,
@@ -106,21 +106,21 @@ enum Behind {
     Nothing,
     /// The program to run.
     Interpreter,
-    /// The same, unless it was the word after an option, which may have been the option's.
+    /// The same, unless the word after an option was the option's value.
     InterpreterAndOption,
 }
 
 /// How a well-known program uses its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treats {
-    /// It writes them, or takes them away.
+    /// It writes or deletes them.
     Writes,
-    /// It looks at them, and at most writes them more beautifully.
+    /// It reads them, and at most formats them.
     Reads,
 }
 
 impl Source {
-    /// The part of a word that may be a file, and its role; `None` if it surely does not run.
+    /// The part of a word that may be a file, and its role; `None` if it certainly does not run.
     fn take<'w>(&mut self, word: &'w str) -> Option<(&'w str, Role)> {
         if !self.has_program {
             if let Some((_, value)) = word.split_once('=').filter(|(name, _)| is_variable(name)) {
@@ -163,7 +163,7 @@ impl Source {
         }
     }
 
-    /// Notices programs that others start, as in `env python3` or `npx eslint`.
+    /// Recognizes programs that others start, as in `env python3` or `npx eslint`.
     fn learn(&mut self, word: &str) {
         let name = word.rsplit(['/', '\\']).next().unwrap_or_default();
         let name = name.strip_suffix(".exe").unwrap_or(name);
@@ -187,7 +187,7 @@ const BEFORE_PROGRAMS: &[&str] = &[
     "until", "while",
 ];
 
-/// Programs that run the file that they are given, whatever its name is.
+/// Programs that run the file they are given, whatever its name.
 const INTERPRETERS: &[&str] = &[
     "ash",
     "awk",
@@ -232,11 +232,11 @@ const INTERPRETERS: &[&str] = &[
     "zsh",
 ];
 
-/// Programs that only write or take away the files that they are given.
+/// Programs that only write or delete the files they are given.
 const WRITERS: &[&str] = &["mkdir", "rm", "rmdir", "tee", "touch", "truncate"];
 
-/// Programs that judge or format the files that they are given, and do not run them. The word after one of
-/// their options may be something else, unless the option takes no value.
+/// Programs that check or format the files they are given, and do not run them. The word after one of their options may
+/// be something else, unless the option takes no value.
 const READERS: &[&str] = &[
     "biome",
     "black",
@@ -265,7 +265,7 @@ const READERS: &[&str] = &[
     "yamllint",
 ];
 
-/// Options that take nothing.
+/// Options without a value.
 const PLAIN_OPTIONS: &[&str] = &[
     "--check",
     "--diff",
@@ -285,9 +285,9 @@ enum Token {
     Word(String),
     /// Another command begins.
     Next,
-    /// The next word is where output goes.
+    /// The next word is the target of output.
     Into,
-    /// The next word is where input comes from.
+    /// The next word is the source of input.
     From,
 }
 
@@ -295,8 +295,8 @@ fn is_end(c: char) -> bool {
     c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>' | '`')
 }
 
-/// Splits a line as a shell does. In the place of a command within it, as in `$(pwd)/x`, stands a variable
-/// that nobody knows; the command itself comes first.
+/// Splits a line like a shell. A nested command, as in `$(pwd)/x`, is replaced by an unknown variable; the nested
+/// command itself comes first.
 fn tokenize(line: &str, depth: usize, tokens: &mut Vec<Token>) {
     let (mut word, mut quote, mut own) = (String::new(), None, Vec::new());
     let mut chars = line.chars().peekable();
@@ -322,7 +322,7 @@ fn tokenize(line: &str, depth: usize, tokens: &mut Vec<Token>) {
                 word.push_str("${_}");
             }
             '>' | '<' if is_bare => {
-                // The number of what is led elsewhere, as in `2> x`.
+                // The number of a redirected descriptor, as in `2> x`.
                 if word.chars().all(|c| c.is_ascii_digit()) {
                     word.clear();
                 }

@@ -1,8 +1,7 @@
 //! The names and inputs of tools in the formats of other agents.
 //!
-//! A hook was written for the agent of its format: it matches `Bash` and reads `tool_input.file_path`.
-//! So a hook hears of a tool under the name its format has for it, with the input as it expects it,
-//! besides our own.
+//! A hook was written for the agent of its format: it matches `Bash` and reads `tool_input.file_path`. So a hook gets
+//! the tool name of its format and the input that it expects, besides our own.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +10,7 @@ use innkeeper_host::customizations::HookCall;
 use innkeeper_plugins::HookOrigin;
 use serde_json::{Map, Value};
 
-/// Ours; of Claude, which Open Plugins and Codex follow; of Cursor; of Copilot.
+/// Our name; that of Claude, which Open Plugins and Codex follow; of Cursor; of Copilot.
 type Row = (
     &'static str,
     &'static [&'static str],
@@ -58,7 +57,7 @@ fn is_about_a_file(tool: &str) -> bool {
     matches!(tool, "read_file" | "write_file" | "edit_file")
 }
 
-/// The input of a tool as hooks expect it: a file also as `file_path`, and whole.
+/// The input of a tool as hooks expect it: complete, and a file also as `file_path`.
 pub(super) fn told(tool: &str, input: &Value, cwd: &Path) -> Value {
     let Value::Object(input) = input else {
         return input.clone();
@@ -71,14 +70,14 @@ pub(super) fn told(tool: &str, input: &Value, cwd: &Path) -> Value {
     Value::Object(told)
 }
 
-/// An input that a hook wants instead, as the tool expects it. Fields that the hook left out keep their values:
-/// some give back only what they changed.
+/// The changed input of a hook, as the tool expects it. Fields that the hook left out keep their values: some hooks
+/// return only the changed fields.
 pub(super) fn heard(tool: &str, before: &Value, cwd: &Path, wanted: Map<String, Value>) -> Value {
     let mut input = before.as_object().cloned().unwrap_or_default();
     let told = told(tool, before, cwd);
     for (name, value) in wanted {
         if name == "file_path" && is_about_a_file(tool) {
-            // Unchanged, it is the path that was there, which may be a relative one.
+            // An unchanged path stays as it was, which may be relative.
             if told.get("file_path") != Some(&value) {
                 input.insert("path".to_owned(), value);
             }

@@ -1,4 +1,4 @@
-//! Whether people let the servers of a workspace or of a client's plugin start.
+//! Asks whether the servers of a workspace or of a client's plugin may start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::discovered::DiscoveredContainer;
 use crate::hooks::{Looked, Words, visible};
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustStatus, Verdict};
 
-/// The longest line for one server, in bytes: nobody reads more, and what is not read is not agreed to.
+/// Maximum bytes of the line for one server: a user does not read more, and cannot agree to what they did not read.
 const MAX_LINE: usize = 4 << 10;
-/// All lines that a session shows together, in bytes.
+/// Maximum bytes of all lines that a session shows together.
 const MAX_SHOWN: usize = 32 << 10;
-/// How often it is looked whether people have decided.
+/// Interval of checks for a decision.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks about all servers of one place at once.
+/// Asks about all servers of one origin at once.
 #[derive(Clone)]
 pub(super) struct Asked(Arc<OnePlace>);
 
@@ -32,15 +32,15 @@ struct OnePlace {
     subject: Subject,
     servers: Vec<Foreign>,
     trust: Arc<TrustFile>,
-    /// How the file of decisions looked when the last check found that they may not run. Several servers and
-    /// sessions ask here, and all get the same answer: whoever was refused looks again as soon as anybody is not.
+    /// The state of the trust file when the last check refused. Several servers and sessions share the answer: after a
+    /// refusal they check again as soon as the file changed.
     refused: Mutex<Option<Stamp>>,
 }
 
-/// When a file was written last, and how long it is.
+/// The modification time and length of a file.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// A server that is not people's own.
+/// A server that needs the user's permission.
 pub(super) struct Foreign {
     name: String,
     /// The file that declares it.
@@ -49,7 +49,7 @@ pub(super) struct Foreign {
     bases: Vec<PathBuf>,
     /// The plugin, if a client published or saved it.
     published: Option<PathBuf>,
-    /// Keeps the copy of a client's plugin for as long as the server may run.
+    /// Retains the copy of a client's plugin while the server may run.
     _part: DiscoveredContainer,
 }
 
@@ -66,11 +66,11 @@ impl Foreign {
         }
     }
 
-    /// Everything that decides what it does, as far as that came with it.
+    /// Adds everything that decides what the server does, as far as its origin controls it.
     ///
     /// # Errors
     ///
-    /// When that is more than people can be shown, or than the host looks at.
+    /// If it exceeds the limits of what is shown or read.
     fn add_to(&self, look: &mut Look, looked: &mut Looked) -> Result<(), String> {
         let name = visible(&self.name);
         let mut words = Words::default();
@@ -84,7 +84,7 @@ impl Foreign {
             } => {
                 let line: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
                 let here = |text: &str| text.replace("${workspaceFolder}", ".");
-                // A directory comes before what is in it.
+                // A directory comes before its files.
                 cwd.iter().for_each(|cwd| words.surrounding(&here(cwd)));
                 let program: Vec<String> = line.iter().map(|word| here(word)).collect();
                 words.program(program.iter().map(String::as_str));
@@ -126,7 +126,7 @@ impl Foreign {
     }
 }
 
-/// Everything that the servers of one place would run.
+/// Everything that the servers of one origin would run.
 #[derive(Default)]
 struct Look {
     contents: Contents,
@@ -144,7 +144,7 @@ impl Asked {
         }))
     }
 
-    /// Reads and writes where no task waits.
+    /// Runs blocking file access on another thread.
     async fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&OnePlace) -> Result<T, String> + Send + 'static,
@@ -172,7 +172,7 @@ impl OnePlace {
         for server in &self.servers {
             server.add_to(&mut look, &mut looked)?;
         }
-        // Its publisher also wrote the files that its programs load, so all files count.
+        // The publisher also wrote the files that its programs load, so all files count.
         for root in self
             .servers
             .iter()
@@ -186,9 +186,9 @@ impl OnePlace {
         Ok(look)
     }
 
-    /// Looks at everything, and at the decision of users about it.
+    /// Reads the contents, and the user's decision about them.
     fn status(&self) -> Result<(Look, TrustStatus), String> {
-        // Before it is read: whatever is decided meanwhile is noticed.
+        // Before the read, so that a decision made meanwhile is noticed.
         let stamp = self.stamp();
         let looked = self.look().and_then(|look| {
             let status = self.trust.status(&self.subject, &look.contents);
@@ -246,7 +246,7 @@ impl OnePlace {
 
     fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
         let look = self.look()?;
-        // A user decides about what the question showed, and not about what is there by now.
+        // A user decides about the contents that the question showed, and not about those of now.
         if look.contents.digest() != question.digest {
             return Err("their commands changed while the question was open, so they were not allowed".to_owned());
         }
@@ -293,7 +293,7 @@ impl OnePlace {
         message
     }
 
-    /// Notes that people are to decide, so that `innkeeper trust` shows what about.
+    /// Records the question, so that `innkeeper trust` shows it.
     fn note(&self, contents: &Contents) -> std::io::Result<()> {
         let digest = contents.digest();
         let is_noted = self.trust.decisions()?.iter().any(|decided| {
@@ -337,7 +337,7 @@ impl StartPermission for Asked {
     }
 
     async fn withdrawn(&self) {
-        // The first look is at what was decided between the check and now.
+        // The first check covers decisions between the last check and now.
         let mut looked_at = None;
         loop {
             let stamp = self.0.stamp();
@@ -354,8 +354,7 @@ impl StartPermission for Asked {
     }
 }
 
-/// Whether people's last word about a place is that it may run something. Of a file that cannot be read,
-/// nothing counts.
+/// Whether the user's last decision about an origin allows something. If the file cannot be read, nothing is allowed.
 fn allows(trust: &TrustFile, subject: &Subject) -> bool {
     let decisions = trust.decisions().unwrap_or_default();
     decisions.iter().any(|decided| {

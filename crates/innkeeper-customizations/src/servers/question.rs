@@ -1,8 +1,8 @@
 //! The lines that a session shows when it asks whether MCP servers may run.
 //!
-//! Every subscriber of the session reads it, also those that may only look. So it names the variables of an
-//! environment without their values, where keys often sit, except for variables that decide what code runs. The
-//! digest that users decide about covers all values.
+//! Every subscriber of the session reads it, also those with the scope to view. So it names the variables of an
+//! environment without their values, which are often keys, except for variables that decide which code runs. The digest
+//! that users decide about covers all values.
 
 use std::borrow::Cow;
 
@@ -105,7 +105,7 @@ pub(super) fn without_secrets(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else {
         return "an address that cannot be read".to_owned();
     };
-    // Neither fails where there is a host.
+    // Neither call fails for a URL with a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -125,7 +125,7 @@ fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text of a stranger that clients show as it is, also those that render Markdown.
+/// Untrusted text that clients show unchanged, also those that render Markdown.
 pub(super) fn code(text: &str) -> String {
     let text = visible(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();

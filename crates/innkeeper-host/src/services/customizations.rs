@@ -1,10 +1,8 @@
-//! What plugins, directories and clients bring to a session: the seam to whoever finds it, and what
-//! agents get of it.
+//! Customizations of sessions: the seam to the service that discovers them, and the view that agents get.
 //!
-//! Whoever implements [`Customizations`] reports what there is, in two forms at once: as clients see
-//! it, and as a [`CustomizationSet`] that agents use. The core publishes the one, with what people decided about it;
-//! each turn gets the other as [`TurnCustomizations`], in which only what is switched on is left. So what is
-//! shown is what happens.
+//! An implementation of [`Customizations`] reports a [`CustomizationSet`], which has the entries for clients and the
+//! view for agents. The core publishes the entries with the users' enablement decisions. Each turn gets the enabled
+//! part of the view as [`TurnCustomizations`]. So clients see the customizations that agents use.
 
 pub(crate) mod effects;
 mod expand;
@@ -35,31 +33,31 @@ use tokio::sync::{mpsc, watch};
 use crate::main_loop::Message;
 pub use crate::services::resources::client_files::{ClientEntry, ClientFiles};
 
-/// What every session of a host gets, as it is now; it can be awaited that it changes.
+/// The customizations of every session of a host. The receiver is told of changes.
 pub type Common = watch::Receiver<Arc<Vec<Customization>>>;
 
-/// Finds what sessions bring along.
+/// Discovers the customizations of sessions.
 #[async_trait]
 pub trait Customizations: Send + Sync + 'static {
-    /// Whether it finds anything at all.
+    /// Whether it discovers anything at all.
     fn serves(&self) -> bool {
         true
     }
 
-    /// Follows what a session brings along, until what it returns is dropped: reports it once it is
-    /// known, and again whenever it has changed. Turns wait for the first report, and after about a minute
-    /// fail without it; so whoever finds nothing reports that. For a while they also wait for what a report says is
+    /// Follows a session until the returned guard is dropped: reports its customizations once they are known, and again
+    /// after each change. Turns wait for the first report, and fail after about a minute without one; so an empty set
+    /// has to be reported too. For a while they also wait for plugins that a report says are
     /// [awaited](CustomizationSet::awaited).
     fn follow(&self, wanted: CustomizationSources, found: FoundSink) -> Following;
 
-    /// What every session of this host gets, for `AgentInfo.customizations` (CUS-21): containers,
-    /// without their children, as they are now and whenever they change.
+    /// The customizations of every session of this host, for `AgentInfo.customizations` (CUS-21): containers without
+    /// their children, now and after each change.
     fn common(&self) -> Option<Common> {
         None
     }
 
-    /// A client changed something at these URIs. Completes once every session has been told what follows from that:
-    /// the client's next message may use what it has just saved.
+    /// A client changed files at these URIs. Completes once every session got the resulting report: the client's next
+    /// message may use the file that it has just saved.
     async fn changed(&self, uris: &[String]) {
         let _ = uris;
     }
@@ -79,13 +77,13 @@ impl Customizations for NoCustomizations {
     }
 }
 
-/// Where what was found is reported.
+/// Takes the reports about one session.
 #[derive(Clone)]
 pub struct FoundSink {
     session: ChannelId,
-    /// Which of the follows of the session it is: what an older one still reports is of no interest.
+    /// The number of the follow. Reports of an older follow of the session are ignored.
     number: u64,
-    /// Weak, because the host keeps whoever follows: it must end when everybody else let go of it.
+    /// Weak, because the host owns the follower: it has to end when all other senders are dropped.
     inbox: mpsc::WeakSender<Message>,
 }
 
@@ -94,7 +92,7 @@ impl FoundSink {
         Self { session, number, inbox }
     }
 
-    /// A way to what only clients can read.
+    /// Reads files that only clients can read.
     pub fn client_files(&self) -> ClientFiles {
         ClientFiles::new(self.inbox.clone())
     }
@@ -124,11 +122,11 @@ impl fmt::Debug for FoundSink {
     }
 }
 
-/// Keeps a session followed; dropped, it ends.
+/// Follows a session until it is dropped.
 pub struct Following(#[expect(dead_code, reason = "held to be dropped")] Box<dyn Any + Send>);
 
 impl Following {
-    /// Keeps whatever has to be kept for it.
+    /// Wraps the value whose drop ends the following.
     pub fn new(guard: impl Any + Send) -> Self {
         Self(Box::new(guard))
     }

@@ -22,7 +22,7 @@ pub struct Agent {
     pub disallowed_tools: Vec<String>,
     /// Whether the model must not hand work to it on its own (CUS-24).
     pub disable_model_invocation: bool,
-    /// Whether people cannot choose it (CUS-24).
+    /// Whether users cannot choose it (CUS-24).
     pub disable_user_invocation: bool,
 }
 
@@ -75,8 +75,8 @@ impl Agent {
     fn from_fields(fields: Option<&Frontmatter>) -> Self {
         let flag = |key: &str| fields.and_then(|fields| fields.flag(key));
         let list = |key: &str| fields.and_then(|fields| fields.list(key)).unwrap_or_default();
-        // `infer` is older and wins over the gate for the model. `false` closed both gates, so it
-        // closes the one for people too, unless the newer field says otherwise.
+        // `infer` is older and wins over the field for models. `false` disabled both, so it also disables the choice of
+        // users, unless the newer field says otherwise.
         let inferred = flag("infer");
         let says_who = fields.is_some_and(|fields| fields.flag("user-invocable").is_some());
         let tools = list("tools");

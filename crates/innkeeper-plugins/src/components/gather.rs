@@ -20,13 +20,13 @@ pub(crate) struct Gathering<'r> {
     pub(crate) notes: Notes,
     container_id: String,
     children: Vec<Child>,
-    /// Files that were read already, by their paths without links.
+    /// Files that were already read, by their paths without symlinks.
     files: HashSet<(Kind, PathBuf)>,
     /// The children by name.
     names: HashMap<(Kind, String), String>,
 }
 
-/// A component that was found, before it has an id.
+/// A component before it has an id.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct Found {
 /// A Markdown file, read.
 #[derive(Debug)]
 pub(crate) struct Markdown {
-    /// Its fields; `None` if it has no head, or none that ends.
+    /// Its fields; `None` if it has no frontmatter, or an unclosed one.
     pub(crate) fields: Option<Frontmatter>,
     /// Whether the notes say already that something is wrong with its head.
     pub(crate) is_noted: bool,
@@ -64,7 +64,7 @@ impl<'r> Gathering<'r> {
         self.files.insert((kind, real.into()))
     }
 
-    /// Adds a component that stands in a file with others, unless one of its kind has its name already (P13).
+    /// Adds a component of a file with several, unless one of its kind has its name already (P13).
     pub(crate) fn add(&mut self, found: Found) {
         self.add_child(found, None);
     }
@@ -93,7 +93,7 @@ impl<'r> Gathering<'r> {
         };
         let kind = child.kind();
         let path = child.path.clone();
-        // Rules and files of hooks all apply, whatever they are called.
+        // Rules and files of hooks all apply, whatever their names.
         if !matches!(kind, Kind::Rule | Kind::Hook) {
             let key = (kind, child.name.clone());
             if let Some(first) = self.names.get(&key) {
@@ -107,8 +107,8 @@ impl<'r> Gathering<'r> {
             }
             self.names.insert(key, path);
         }
-        // Servers share a file and are told apart by name. Everything else is its file, so that a
-        // new name in its head does not make it something else.
+        // Servers share a file and are identified by name. Everything else is identified by its file, so that a new
+        // name in its frontmatter does not change its id.
         let name = if kind == Kind::McpServer {
             child.name.as_str()
         } else {
@@ -123,7 +123,7 @@ impl<'r> Gathering<'r> {
         let shown = label(path);
         let contents = match self.root.read(path, MAX_FRONTMATTER_BYTES) {
             Ok(contents) => contents,
-            // A link that leads nowhere, or a file that is gone since it was listed.
+            // A broken symlink, or a file that was deleted after the listing.
             Err(ReadError::Missing) => return None,
             Err(refusal) => {
                 self.refuse(&refusal, &shown);
@@ -192,7 +192,7 @@ impl<'r> Gathering<'r> {
         Some(markdown)
     }
 
-    /// Reads a JSON file as text. `None` if it cannot be read; `code` is what that is called.
+    /// Reads a JSON file as text. Returns `None` and adds a note with `code` if it cannot be read.
     pub(crate) fn json_text(&mut self, path: &Path, code: Code) -> Option<String> {
         let shown = label(path);
         let contents = match self.root.read(path, MAX_JSON_BYTES) {
@@ -237,7 +237,7 @@ impl<'r> Gathering<'r> {
         self.notes.warn(refusal.code(), path, refusal.explain());
     }
 
-    /// Everything that was found, sorted, and what there is to say about it.
+    /// Returns the sorted children, the notes and the load state.
     pub(crate) fn finish(mut self) -> (Vec<Child>, Vec<Note>, LoadState) {
         if self.root.is_exhausted() {
             self.notes.warn(

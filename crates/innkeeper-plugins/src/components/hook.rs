@@ -25,7 +25,7 @@ pub struct HookFile {
     pub origin: HookOrigin,
     /// The hooks, in the order of the file.
     pub hooks: Vec<Hook>,
-    /// The block as it was written, for what is not understood here.
+    /// The block as written, for fields that are not parsed.
     pub raw: Value,
 }
 
@@ -34,13 +34,13 @@ pub struct HookFile {
 pub struct Hook {
     /// When it runs.
     pub event: HookEvent,
-    /// The event as the file spells it, which is how its command expects to be told of it.
+    /// The event as the file spells it, which its command expects in its input.
     pub spelling: String,
-    /// A regular expression over the tool's name, or what else the event is about.
+    /// A regular expression for the tool's name or another subject of the event.
     pub matcher: Option<String>,
     /// The action.
     pub action: HookAction,
-    /// How long it may take; `None` leaves that to its origin.
+    /// Its timeout; `None` for the default of its origin.
     pub timeout: Option<Duration>,
     /// The policy for a hook that cannot run, takes too long, or exits with an unexpected code.
     pub on_failure: OnFailure,
@@ -68,7 +68,7 @@ pub enum HookAction {
 /// A command of a hook, which can differ between systems.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct CommandLine {
-    /// For every system that has none of its own.
+    /// For every system without its own command.
     pub any: Option<String>,
     /// For Linux.
     pub linux: Option<String>,
@@ -128,10 +128,10 @@ pub enum HookOrigin {
 pub struct ExitContract {
     /// Success: its standard output is read as JSON, if it is JSON.
     pub success: i32,
-    /// ReadError: what the event is about is stopped, with the standard error output as the reason.
-    /// Every other code is a failure, which the hook's [`OnFailure`] decides on.
+    /// Refusal: the tool call or message is blocked, with the standard error output as the reason. Every other code is
+    /// a failure, which the hook's [`OnFailure`] decides on.
     pub refusal: i32,
-    /// How long it may take when the hook does not say.
+    /// The timeout if the hook declares none.
     pub timeout: Duration,
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn gather_file(gathering: &mut Gathering<'_>, path: PathBuf, origin: 
             let (raw, range) = match shape {
                 Shape::Own => (document.whole(), None),
                 Shape::Settings => {
-                    // The other settings of the file are nobody's business here.
+                    // The other settings of the file are not read.
                     let fields = ["hooks", "disableAllHooks"].into_iter();
                     let block = fields.filter_map(|key| Some((key.to_owned(), document.value(key)?)));
                     let block: Map<String, Value> = block.collect();
@@ -218,7 +218,7 @@ fn add(gathering: &mut Gathering<'_>, path: PathBuf, raw: Value, origin: HookOri
         );
     }
     let hooks = read(&raw, &shown, &mut gathering.notes);
-    // A file that says nothing about hooks is none of our business.
+    // A file without hooks is no component.
     if hooks.is_empty() {
         return;
     }
@@ -385,7 +385,7 @@ fn text(value: &Value, key: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
-// Commands and environments hold secrets; what is printed for debugging does not (CUS-27).
+// Commands and environments can contain secrets, so the debug output leaves them out (CUS-27).
 
 impl fmt::Debug for HookFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ macro_rules! events {
         #[non_exhaustive]
         pub enum HookEvent {
             $($(#[doc = $doc])* $variant,)*
-            /// An event that nobody knows, as it was written. Its hooks never run.
+            /// An unknown event, as written. Its hooks never run.
             Unknown(String),
         }
 
@@ -43,9 +43,9 @@ events! {
     PostToolUse => "posttooluse",
     /// After a tool failed.
     PostToolUseFailure => "posttoolusefailure",
-    /// Before somebody is asked for permission.
+    /// Before a user is asked for permission.
     PermissionRequest => "permissionrequest",
-    /// When somebody sends a prompt; can refuse it.
+    /// When a user sends a prompt; can refuse it.
     UserPromptSubmit => "userpromptsubmit" | "userpromptsubmitted" | "beforesubmitprompt",
     /// When a command in a prompt is expanded.
     UserPromptExpansion => "userpromptexpansion",
@@ -53,7 +53,7 @@ events! {
     SessionStart => "sessionstart",
     /// When a session ends.
     SessionEnd => "sessionend",
-    /// When a turn ends; can send the agent on.
+    /// When a turn ends; can continue the agent.
     Stop => "stop" | "agentstop",
     /// When a turn ends in failure.
     StopFailure => "stopfailure",

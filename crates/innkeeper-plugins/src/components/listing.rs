@@ -14,7 +14,7 @@ use crate::read::scan_root::{PathKind, ReadError, label};
 pub(crate) struct Listed {
     /// From the root of the container.
     pub(crate) path: PathBuf,
-    /// The same without links.
+    /// The path without symlinks.
     pub(crate) real: PathBuf,
     /// The directories between the location and the file.
     pub(crate) folders: Vec<String>,
@@ -22,8 +22,8 @@ pub(crate) struct Listed {
     pub(crate) name: String,
 }
 
-/// Lists the files below a directory whose names are wanted, in the order of their names, going so
-/// many levels down. Hidden files are left out: editors keep their own there.
+/// Lists the files below a directory whose names match, sorted by name, down to a maximum depth. Hidden files are left
+/// out: they belong to editors.
 pub(crate) fn files(
     gathering: &mut Gathering<'_>,
     directory: &Path,
@@ -54,7 +54,7 @@ struct Step {
     real: PathBuf,
     folders: Vec<String>,
     levels: usize,
-    /// Whether what is deeper belongs here too and is left out only for its depth.
+    /// Whether deeper files belong here too and are left out only for their depth.
     is_cut_off: bool,
 }
 
@@ -85,7 +85,7 @@ fn walk(
         };
         match gathering.root.look(&path) {
             PathKind::Directory if step.levels > 0 => {
-                // A link back up would be walked for ever.
+                // A symlink to a parent would be an endless walk.
                 if visited.contains(&real) {
                     continue;
                 }
@@ -120,7 +120,7 @@ fn walk(
     }
 }
 
-/// Says that a directory is too deep to be read, if something in it would be (P16).
+/// Adds a note if a directory is too deep and has matching files (P16).
 fn note_depth(gathering: &mut Gathering<'_>, directory: &Path, is_wanted: &impl Fn(&str) -> bool) {
     let entries = gathering.root.list(directory).unwrap_or_default();
     let mut names = entries
@@ -135,18 +135,18 @@ fn note_depth(gathering: &mut Gathering<'_>, directory: &Path, is_wanted: &impl 
     }
 }
 
-/// A name for people, unless the file is hidden.
+/// A name for users, unless the file is hidden.
 fn shown(name: &OsStr) -> Option<String> {
     let name = name.to_string_lossy();
     (!name.starts_with('.')).then(|| name.into_owned())
 }
 
-/// Whether a file has an ending, whatever its case.
+/// Whether a file name has an ending, ignoring case.
 pub(crate) fn ends_with(name: &str, ending: &str) -> bool {
     stem(name, &[ending]).is_some()
 }
 
-/// The name of a file without the first of the endings that it has, whatever its case.
+/// The name of a file without its first matching ending, ignoring case.
 pub(crate) fn stem<'n>(name: &'n str, endings: &[&str]) -> Option<&'n str> {
     endings.iter().find_map(|ending| {
         let cut = name.len().checked_sub(ending.len()).filter(|cut| *cut > 0)?;
@@ -155,7 +155,7 @@ pub(crate) fn stem<'n>(name: &'n str, endings: &[&str]) -> Option<&'n str> {
     })
 }
 
-/// Whether a file tells people about a directory, and is no component of it.
+/// Whether a file documents a directory, and is no component.
 pub(crate) fn is_readme(name: &str) -> bool {
     name.eq_ignore_ascii_case("README.md")
 }

@@ -25,7 +25,7 @@ pub struct McpServer {
     pub transport: Transport,
     /// The names of the `${…}` in it, sorted. They are left as they are.
     pub variables: Vec<String>,
-    /// The entry as it was written, for what is not understood here.
+    /// The entry as written, for fields that are not parsed.
     pub raw: Value,
     /// How it is to be treated, most of which only the configuration of the host can say.
     pub treatment: Treatment,
@@ -36,7 +36,7 @@ pub struct McpServer {
 pub struct Treatment {
     /// Whether every session has a process of its own.
     pub is_isolated: bool,
-    /// Whether it is off until somebody switches it on.
+    /// Whether it is disabled until a user enables it.
     pub is_off_at_first: bool,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn gather_file(gathering: &mut Gathering<'_>, path: &Path, shape: Sha
     }
 }
 
-/// Gathers the servers that a manifest holds, wrapped once more or not.
+/// Gathers the servers in a manifest, with or without a wrapping object.
 pub(crate) fn gather_inline(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>) {
     let Some(servers) = document.object().get_object("mcpServers") else {
         return;
@@ -181,7 +181,7 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
     }
 }
 
-/// Reads an entry as everybody but Agent Plugins writes it. Errors say what to do.
+/// Reads an entry in the format of all tools but Agent Plugins. Errors say what to do.
 fn read(entry: &Value) -> Result<Transport, String> {
     let Value::Object(fields) = entry else {
         return Err("it is not an object: give it a `command` or a `url`".to_owned());
@@ -271,8 +271,8 @@ pub(crate) fn headers(value: Option<&Value>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A server that a file of another kind declares: the configuration of the host. Its id hangs on its name alone, so
-/// that what people switched stays switched when the file moves.
+/// A server that the configuration of the host declares. Its id depends on its name alone, so that decisions of users
+/// still apply when the file moves.
 pub fn configured_server(
     file: &Path,
     name: &str,
@@ -299,7 +299,7 @@ pub fn configured_server(
     }
 }
 
-/// The names of what would be expanded. Agent Plugins expand neither programs nor addresses.
+/// The names of variables that would be expanded. Agent Plugins expand neither programs nor addresses.
 fn variables(transport: &Transport, shape: Shape) -> Vec<String> {
     let mut names = BTreeSet::new();
     let mut look = |text: &str| names_in(text, &mut names);
@@ -342,7 +342,7 @@ fn names_in(text: &str, names: &mut BTreeSet<String>) {
     }
 }
 
-// Commands, environments and headers hold secrets; what is printed for debugging does not (CUS-27).
+// Commands, environments and headers can contain secrets, so the debug output leaves them out (CUS-27).
 
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,7 @@ use crate::formats::detect::{SCHEMA_PREFIX, SCHEMA_VERSIONS};
 use crate::formats::locations::resolve;
 use crate::read::json::Document;
 
-/// Checks what stands around the entries. Errors say what to do.
+/// Checks the fields around the entries. Errors say what to do.
 pub(crate) fn check_file(document: &Document<'_>) -> Result<(), String> {
     let schema = document
         .object()

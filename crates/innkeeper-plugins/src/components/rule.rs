@@ -13,7 +13,7 @@ const ENDINGS: &[&str] = &[".instructions.md", ".mdc", ".md"];
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it always applies, where that is said.
+    /// Whether it always applies, if the file says so.
     pub always_apply: Option<bool>,
     /// The files it applies to; empty if it is not bound to files.
     pub globs: Vec<String>,
@@ -22,12 +22,11 @@ pub struct Rule {
 /// The meaning of a rule without `globs` and `alwaysApply`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unscoped {
-    /// Somebody decides when to apply it.
+    /// The model decides when to apply it.
     OnRequest,
-    /// It always applies: so it is for Claude's rules.
+    /// It always applies, as rules of Claude do.
     Always,
-    /// Likewise for AGENTS.md and its like, which are for everything by themselves: globs that say just that
-    /// say nothing (profile B.2).
+    /// It always applies, as AGENTS.md does, also with globs that match everything (profile B.2).
     Everywhere,
 }
 

@@ -18,18 +18,18 @@ use crate::tree::{Component, Icon, Kind};
 /// The name of the file that makes a directory a skill.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
-/// How many directories without a `SKILL.md` are searched for one that is too deep. It only helps
-/// people to find a mistake, so it may stop early.
+/// Maximum number of directories without a `SKILL.md` that are searched for one that is too deep. The search only helps
+/// users to find a mistake, so it may stop early.
 const MAX_PROBES: usize = 64;
 
 /// A skill or a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// How it is kept.
+    /// The form of its file.
     pub origin: SkillOrigin,
     /// Whether the model must not use it on its own (CUS-24).
     pub disable_model_invocation: bool,
-    /// Whether people cannot call it (CUS-24).
+    /// Whether users cannot call it (CUS-24).
     pub disable_user_invocation: bool,
     /// The hint for its arguments.
     pub argument_hint: Option<String>,
@@ -39,11 +39,11 @@ pub struct Skill {
     pub model: Option<String>,
     /// The agent it wants to run in.
     pub agent: Option<String>,
-    /// Whether it wants a conversation of its own.
+    /// Whether it runs in its own conversation.
     pub in_fork: bool,
 }
 
-/// How a skill is kept.
+/// The form of a skill's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SkillOrigin {
     /// A directory with a `SKILL.md`, and files beside it.
@@ -142,7 +142,7 @@ pub(crate) fn gather_below(
     aside
 }
 
-/// Looks for what somebody may have meant to be a skill.
+/// Searches for files that may have been meant as a skill.
 fn probe(gathering: &mut Gathering<'_>, folder: &Path) {
     let Ok(entries) = gathering.root.list(folder) else {
         return;
@@ -301,7 +301,7 @@ impl Skill {
     }
 }
 
-/// Whether a head says that people cannot call it. The second spelling is an older one.
+/// Whether the frontmatter says that users cannot call it. The second spelling is an older one.
 pub(crate) fn is_hidden_from_people(fields: Option<&Frontmatter>) -> bool {
     let flag = |key: &str| fields.and_then(|fields| fields.flag(key));
     flag("user-invocable").or_else(|| flag("user-invokable")) == Some(false)
@@ -340,7 +340,7 @@ fn check(fields: Option<&Frontmatter>, directory: &str) -> Result<(), &'static s
     Ok(())
 }
 
-/// Reads what Codex keeps beside a skill: `agents/openai.yaml`.
+/// Reads the file of Codex beside a skill: `agents/openai.yaml`.
 fn read_sidecar(gathering: &Gathering<'_>, folder: &Path, skill: &mut Skill, icons: &mut Vec<Icon>) {
     let Ok(contents) = gathering
         .root

@@ -1,4 +1,4 @@
-//! Directories of customizations, as tools keep them in workspaces and homes.
+//! Directories of customizations in workspaces and homes.
 //!
 //! A directory is published whether it exists or not (CUS-06), so that a client can save the first skill into it.
 
@@ -22,9 +22,9 @@ use crate::tree::{Container, Directory, Kind};
 /// The owner of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// A workspace's. Symlinks that lead out of the workspace are not followed: their targets may be anyone's.
+    /// A workspace. Symlinks that lead out of the workspace are not followed: their targets may belong to others.
     Workspace,
-    /// A user's, who may keep things wherever they like.
+    /// A user, whose symlinks may lead anywhere.
     User,
 }
 
@@ -176,7 +176,7 @@ fn load_from(root: &ScanRoot, source: &DirectorySource) -> LoadedDirectory {
             "is or lies behind a broken symlink, so nothing can be saved there: create its target, or remove the symlink",
         );
     }
-    // A directory that is not there is as good as an empty one.
+    // A directory that does not exist is like an empty one.
     if place.look != PathKind::Missing && is_directory(&place, &mut gathering.notes) {
         gather(&mut gathering, source.layout, &place, &mut plugins);
     }

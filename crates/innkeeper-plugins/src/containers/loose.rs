@@ -87,7 +87,7 @@ pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loos
     loose
 }
 
-/// The path of a file that is there. An entry that is not a file is noted.
+/// The path of a file that exists. An entry that is not a file is noted.
 fn readable(gathering: &mut Gathering<'_>, file: &str) -> Option<PathBuf> {
     let path = PathBuf::from(file);
     match gathering.root.look(&path) {

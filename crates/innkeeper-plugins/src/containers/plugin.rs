@@ -23,7 +23,7 @@ use crate::tree::{Icon, Plugin};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginSource {
     path: PathBuf,
-    /// The directory that must not be left on the way to the plugin, and the way.
+    /// The boundary of the path to the plugin, the path below it, and the policy for symlinks.
     found_below: Option<(PathBuf, PathBuf, Links)>,
     base: Base,
     client_id: Option<String>,
@@ -43,7 +43,7 @@ impl PluginSource {
         }
     }
 
-    /// A plugin that was found below a directory.
+    /// A plugin below a directory.
     pub(crate) fn below(base: &Path, path: &Path, links: Links) -> Self {
         Self {
             found_below: Some((base.to_owned(), path.to_owned(), links)),
@@ -73,7 +73,7 @@ impl PluginSource {
 
     /// The id that the plugin has and will have (P18).
     pub fn id(&self) -> String {
-        // Several plugins of a marketplace can share one directory; their names tell them apart.
+        // Several plugins of a marketplace can share one directory; their names distinguish them.
         let listed = self.listing.as_ref().filter(|listing| !listing.is_strict);
         let name = listed.map_or("", |listing| listing.name.as_str());
         id(
@@ -122,7 +122,7 @@ impl PluginSource {
     }
 }
 
-/// Reads a plugin. Whatever is wrong with it, there is an entry to show; nothing of it is run.
+/// Reads a plugin. There is an entry even if the plugin cannot be read. Nothing of it is run.
 ///
 /// ```
 /// # let temp = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ pub(crate) fn load_traced(source: &PluginSource, footprint: &mut Footprint) -> P
         Some((base, path, links)) => {
             ScanRoot::open_below(base, path, *links).and_then(|root| match links {
                 Links::Confined => Ok(root),
-                // The user's own links lead to the plugin, but not out of it.
+                // The user's symlinks lead to the plugin, but not out of it.
                 Links::Followed => ScanRoot::open(&source.path, Links::Confined),
             })
         }
@@ -339,8 +339,8 @@ fn declarations(source: &PluginSource, has_manifest: bool, manifest: &Manifest) 
     declared
 }
 
-/// Says what the entry of a marketplace holds itself. It stands in a file that is not the plugin's, so whoever
-/// decides about commands could not be shown where they come from.
+/// Notes components in the entry of a marketplace, which are not read. The entry is not a file of the plugin, so a
+/// question about its commands could not name their file.
 fn note_unread(declared: &Declarations, notes: &mut Notes) {
     for (field, declared, file) in [
         ("hooks", &declared.hooks, "hooks/hooks.json"),

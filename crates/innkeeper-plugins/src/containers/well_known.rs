@@ -1,4 +1,4 @@
-//! The directories and files in which tools keep customizations.
+//! The well-known directories and files of customizations.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ const USER: &[(&str, Layout)] = &[
     (".copilot/hooks", Layout::Hooks),
 ];
 
-/// Directories into which whole plugins are put.
+/// Directories of whole plugins.
 pub(crate) fn plugin_directories(scope: Scope) -> &'static [&'static str] {
     match scope {
         Scope::Workspace => &[".agents/plugins"],

@@ -47,8 +47,8 @@ pub(crate) const SCHEMA_PREFIX: &str = "https://agent-plugins.org/schemas/";
 /// The versions of Agent Plugins that this host reads.
 pub(crate) const SCHEMA_VERSIONS: &[&str] = &["1.0.0"];
 
-/// Manifests in the order in which they are preferred, after an Agent Plugin's. The last two are a
-/// spelling that documentation of the protocol uses and nobody else.
+/// Manifests in the order of preference, after an Agent Plugin's. The last two are a spelling that only the
+/// documentation of the protocol uses.
 pub(crate) const MANIFESTS: &[(&str, Format)] = &[
     (".plugin/plugin.json", Format::OpenPlugin),
     (".claude-plugin/plugin.json", Format::Claude),
@@ -116,8 +116,8 @@ pub(crate) fn detect(root: &ScanRoot) -> Option<Detected> {
     })
 }
 
-/// Whether a directory of skills holds the manifest of a plugin instead of a skill. A `plugin.json` that says
-/// nothing about its format may be anybody's.
+/// Whether a directory of skills has the manifest of a plugin instead of a skill. A `plugin.json` without a format may
+/// belong to another tool.
 pub(crate) fn has_manifest(root: &ScanRoot, directory: &Path) -> bool {
     let is_manifest = |manifest: &str| {
         let path = directory.join(manifest);
@@ -125,7 +125,7 @@ pub(crate) fn has_manifest(root: &ScanRoot, directory: &Path) -> bool {
             .parent()
             .filter(|around| !around.as_os_str().is_empty())
         {
-            // Most skills have no such directory, and then that is all there is to look at.
+            // Most skills have no such directory, and need no further checks.
             Some(around) => {
                 root.look(&directory.join(around)) == PathKind::Directory && root.look(&path) == PathKind::File
             }

@@ -7,14 +7,14 @@ use crate::formats::manifest::Declared;
 use crate::note::{Code, Notes};
 use crate::read::scan_root::{PathKind, ScanRoot, label};
 
-/// A place to look for components of one kind.
+/// A location of components of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) path: PathBuf,
     pub(crate) look: PathKind,
 }
 
-/// Where a format keeps its components when the manifest says nothing.
+/// The default locations of a format, without declarations in the manifest.
 pub(crate) struct Defaults {
     pub(crate) skills: &'static [&'static str],
     pub(crate) commands: &'static [&'static str],
@@ -25,8 +25,8 @@ pub(crate) struct Defaults {
 }
 
 pub(crate) fn defaults(format: Format) -> Defaults {
-    // Agent Plugins have skills and MCP servers at fixed places, and nothing else. Clients put their
-    // own things into a directory of their own; Copilot's is read, because its agents are plain.
+    // Agent Plugins have skills and MCP servers at fixed locations, and nothing else. Clients have their own
+    // directories; Copilot's is read, because its agents have the common format.
     let (commands, agents, rules): (&[&str], &[&str], &[&str]) = match format {
         Format::AgentPlugin => (
             &["com.github.copilot/commands"],
@@ -53,7 +53,7 @@ pub(crate) fn defaults(format: Format) -> Defaults {
     }
 }
 
-/// The places that exist, defaults first. Declared locations that do not exist are noted.
+/// The locations that exist, defaults first. Declared locations that do not exist are noted.
 pub(crate) fn locations(
     root: &ScanRoot,
     defaults: &[&str],
@@ -104,7 +104,7 @@ pub(crate) fn locations(
     places
 }
 
-/// Notes a place that is not what it should be. True if it is.
+/// Whether a location is a directory. Adds a note if it is something else.
 pub(crate) fn is_directory(location: &Location, notes: &mut Notes) -> bool {
     let path = label(&location.path);
     match location.look {
@@ -132,7 +132,7 @@ pub(crate) fn is_directory(location: &Location, notes: &mut Notes) -> bool {
     }
 }
 
-/// A path as manifests write it, relative to the plugin. `None` if it leads elsewhere.
+/// A path of a manifest, relative to the plugin. `None` if it leads outside.
 pub(crate) fn resolve(written: &str) -> Option<PathBuf> {
     let written = written.trim().replace('\\', "/");
     let has_drive = written.as_bytes().get(1) == Some(&b':') && written.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -152,7 +152,7 @@ pub(crate) fn resolve(written: &str) -> Option<PathBuf> {
     Some(parts.iter().collect::<PathBuf>()).filter(|path| path.is_relative())
 }
 
-/// The last name of a path, for people.
+/// The last name of a path, for users.
 pub(crate) fn last_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())

@@ -19,7 +19,7 @@ pub(crate) struct Manifest {
     pub(crate) declared: Declarations,
 }
 
-/// Where a manifest says that components are.
+/// The locations of components that a manifest declares.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Declarations {
     pub(crate) skills: Declared,
@@ -37,7 +37,7 @@ pub(crate) struct Declared {
     pub(crate) paths: Vec<String>,
     /// Whether the default location is left out.
     pub(crate) exclusive: bool,
-    /// Whether the manifest holds the components themselves.
+    /// Whether the manifest contains the components themselves.
     pub(crate) is_inline: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Lists of plugins on disk: marketplaces, and directories full of plugins.
+//! Lists of plugins on disk: marketplaces, and directories of plugins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -20,7 +20,7 @@ use crate::read::uri::Base;
 use crate::scan::footprint::Footprint;
 use crate::tree::Plugin;
 
-/// Where the index of a marketplace is, the first that exists.
+/// The paths of a marketplace's index; the first that exists counts.
 pub(crate) const INDEXES: &[&str] = &[
     "marketplace.json",
     ".plugin/marketplace.json",
@@ -45,7 +45,7 @@ pub struct Listing {
     pub(crate) declared: Declarations,
 }
 
-/// The plugins that were found below a directory.
+/// The plugins below a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plugins {
     /// The name of the marketplace, if there is one.
@@ -61,8 +61,8 @@ pub struct Plugins {
 }
 
 impl Plugins {
-    /// An entry that says what is wrong, if something is. The protocol has no container for plugins, so it
-    /// looks like one that could not be loaded: the plugins that are missing cannot say it (CUS-05).
+    /// An entry with the problem of the list, if there is one. The protocol has no container for plugins, so it looks
+    /// like a plugin that could not be loaded: missing plugins have no entry that could report it (CUS-05).
     pub(crate) fn trouble(&self, path: &Path) -> Option<Plugin> {
         let load = match &self.load {
             LoadState::Loading | LoadState::Loaded => return None,
@@ -258,7 +258,7 @@ fn read_entry(
     let written = match entry.get("source").map(|source| &source.value) {
         Some(Node::StringLit(source)) => Some(source.value.to_string()),
         Some(Node::Object(source)) => local_path(source),
-        // Some leave it out when the plugin's directory has its name.
+        // Some leave it out if the plugin's directory has the same name.
         None => Some(format!("./{name}")),
         Some(_) => None,
     };
@@ -330,7 +330,7 @@ fn entry_declarations(entry: &Object<'_>, shown: &str, notes: &mut Notes) -> Dec
     }
 }
 
-/// How deep plugins are looked for where there is no index.
+/// Maximum depth of plugins without an index.
 const SEARCH_LEVELS: usize = 2;
 
 /// The directory to search for plugins, and the boundary that must not be left.
@@ -362,7 +362,7 @@ fn search(root: &ScanRoot, around: Around<'_>, plugins: &mut Plugins, notes: &mu
             let entries = match root.list(&directory) {
                 Ok(entries) => entries,
                 Err(ReadError::Missing) => continue,
-                // Said once, at the end.
+                // Noted once, at the end.
                 Err(ReadError::Exhausted) => break 'levels,
                 Err(refusal) => {
                     notes.warn(refusal.code(), &label(&directory), refusal.explain());

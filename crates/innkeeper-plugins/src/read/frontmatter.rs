@@ -10,7 +10,7 @@ use crate::read::yaml::{self, Fields, Yaml};
 /// The two parts of a Markdown file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Split<'t> {
-    /// The text between the lines of dashes, if there is such a head.
+    /// The text between the lines of dashes, if there is a frontmatter.
     pub head: Option<&'t str>,
     /// The text after the frontmatter; all of it if there is none.
     pub body: &'t str,
@@ -123,7 +123,7 @@ impl Frontmatter {
         field.map(|(_, value)| value)
     }
 
-    /// Whether a field is there but is a list or a map where text belongs.
+    /// Whether a field is a list or a map instead of text.
     pub(crate) fn is_no_text(&self, key: &str) -> bool {
         matches!(self.get(key), Some(Yaml::List(_) | Yaml::Map(_)))
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::read::text::{LineIndex, TextRange};
 
-/// A JSON text that holds an object.
+/// A JSON text with an object.
 #[derive(Debug)]
 pub(crate) struct Document<'t> {
     object: Object<'t>,
@@ -26,7 +26,7 @@ pub(crate) struct Member<'d> {
 }
 
 impl<'t> Document<'t> {
-    /// Reads an object, or says for people why there is none.
+    /// Reads an object, or returns the reason for users why there is none.
     pub(crate) fn read(text: &'t str) -> Result<Self, String> {
         let parsed = match parse(text, Grammar::Strict) {
             Ok(node) => (node, false),
@@ -94,7 +94,7 @@ fn parse(text: &str, grammar: Grammar) -> Result<Option<Node<'_>>, String> {
     };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options);
     parsed.map(|result| result.value).map_err(|error| {
-        // The text of the error quotes nothing of the file; its place is what helps.
+        // The text of the error quotes nothing of the file; its position helps users.
         format!(
             "is not JSON (line {}, column {}: {}): correct it there",
             error.line_display(),

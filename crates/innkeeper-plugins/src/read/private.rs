@@ -1,4 +1,4 @@
-//! Files that are never shown to clients: settings, MCP servers and manifests, because tools keep keys in them (CUS-27).
+//! Files that are never shown to clients: settings, MCP servers and manifests, because they can contain keys (CUS-27).
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::formats::marketplace::INDEXES;
 
 /// Whether a file has the name of settings, of a file of MCP servers, or of a manifest, wherever it lies.
 ///
-/// Names decide, and not what was found in the file: a server that could not be read has its secrets all the same.
+/// The name decides, and not the content: the file of a server that could not be parsed has secrets too.
 /// Where names of files have no case, neither have these.
 ///
 /// ```

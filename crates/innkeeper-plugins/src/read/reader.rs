@@ -1,4 +1,4 @@
-//! Reads the text of a customization through the confined root that it was found in.
+//! Reads the text of a customization through the confined root of its container.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads what is in a plugin, by its absolute path. Its links stay in it.
+    /// Reads files of a plugin, by its absolute path. Symlinks must stay in it.
     pub fn of_plugin(path: impl Into<PathBuf>) -> Self {
         Self {
             base: path.into(),
@@ -29,7 +29,7 @@ impl Reader {
         }
     }
 
-    /// Reads what a workspace or a home has in a directory of its own.
+    /// Reads files of a directory in a workspace or a home.
     pub fn within(base: impl Into<PathBuf>, path: impl Into<PathBuf>, scope: Scope) -> Self {
         Self {
             base: base.into(),
@@ -43,19 +43,19 @@ impl Reader {
         self.base.components().chain(self.path.components()).collect()
     }
 
-    /// Whether the container is all of the workspace or of the home: then it only stands for loose files there.
+    /// Whether the container is the whole workspace or home: then it only represents loose files.
     pub fn is_base(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
 
-    /// Where something of the container really is, without links, for whoever shows the file itself to others.
+    /// The path of a file of the container without symlinks, for showing the file to clients.
     ///
-    /// Links of a user may lead anywhere, but to something of the same name: one to a `CLAUDE.md` that is kept
-    /// elsewhere does; one to a key, which came along with a directory that somebody copied, does not.
+    /// Symlinks of a user may lead anywhere, but to a file of the same name: one to a `CLAUDE.md` elsewhere is allowed;
+    /// one to a key, which may be in a copied directory, is not.
     ///
     /// # Errors
     ///
-    /// When it is not there, or lies where a link must not lead.
+    /// If it does not exist, or if a symlink leads outside.
     pub fn real_path(&self, relative: &Path) -> io::Result<PathBuf> {
         let shown = join(&self.root(), relative);
         let real = fs::canonicalize(&shown)?;
@@ -68,8 +68,8 @@ impl Reader {
         if is_near { Ok(real) } else { Err(leads_away()) }
     }
 
-    /// The same for something in a directory of the container, such as that of a skill, which no link leads
-    /// out of.
+    /// The path of a file in a directory of the container, such as that of a skill. No symlink may lead out of the
+    /// directory.
     ///
     /// # Errors
     ///
@@ -89,8 +89,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// In a sentence for people that names the file, when it is gone, is longer than `most` bytes, or
-    /// cannot be read.
+    /// A sentence for users that names the file, if it does not exist, is longer than `most` bytes, or cannot be read.
     pub fn body(&self, relative: &Path, most: usize) -> Result<String, String> {
         let name = label(relative);
         let told = |refusal: &ReadError| format!("{name} {}", refusal.explain());

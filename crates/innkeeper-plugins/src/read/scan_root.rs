@@ -1,8 +1,8 @@
 //! Files of one container, reached through an opened directory.
 //!
-//! [`ConfinedRoot`] keeps every path inside the boundary of the container. This module adds the budget of a scan, the
-//! footprint, and the policy for symlinks in the user's own directories. Only files and directories are opened, so a pipe
-//! cannot hold up a scan.
+//! [`ConfinedRoot`] confines every path to the boundary of the container. This module adds the budget of a scan, the
+//! footprint, and the policy for symlinks in the user's own directories. Only files and directories are opened, so a
+//! pipe cannot block a scan.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ use crate::note::Code;
 /// The policy for symlinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Symlinks stay within the boundary. For files that somebody else may have written.
+    /// Symlinks stay within the boundary. For files of untrusted authors.
     #[default]
     Confined,
-    /// Symlinks lead anywhere. For directories of the user, who may keep skills anywhere.
+    /// Symlinks lead anywhere. For directories of the user.
     Followed,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct ScanRoot {
     prefix: PathBuf,
     links: Links,
     spent: ScanBudget,
-    /// The directories that decide what was found, by their full paths.
+    /// The directories that the result depends on, by their full paths.
     touched: RefCell<BTreeSet<PathBuf>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum PathKind {
     Directory,
     /// A pipe, a socket or a device.
     Special,
-    /// A link that leads out of the boundary.
+    /// A symlink that leads out of the boundary.
     Outside,
     Unreadable,
 }
@@ -92,7 +92,7 @@ pub(crate) enum ReadError {
     NotADirectory,
     Special,
     Unreadable(String),
-    /// The scan has used up what it may read.
+    /// The budget of the scan is used up.
     Exhausted,
 }
 
@@ -107,7 +107,7 @@ impl ReadError {
         }
     }
 
-    /// For people: what happened and what to do.
+    /// The problem and the remedy, for users.
     pub(crate) fn explain(&self) -> String {
         match self {
             Self::Missing => "does not exist: create it or remove its mention".to_owned(),
@@ -124,12 +124,12 @@ impl ReadError {
 }
 
 impl ScanRoot {
-    /// Opens a root whose boundary it is itself.
+    /// Opens a root that is its own boundary.
     pub(crate) fn open(path: &Path, links: Links) -> io::Result<Self> {
         Self::open_within(path, Path::new(""), links)
     }
 
-    /// Opens a root whose boundary it is itself, without leaving the base on the way to it.
+    /// Opens a root that is its own boundary; the path to it must stay in the base.
     pub(crate) fn open_below(base: &Path, path: &Path, links: Links) -> io::Result<Self> {
         let outer = Self::open(base, links)?;
         let dir = outer.with(path, |dir, path| dir.open_dir(path))?;
@@ -150,7 +150,7 @@ impl ScanRoot {
         })
     }
 
-    /// The directories that were listed or looked into, whether they exist or not.
+    /// The directories that were listed or opened, whether they exist or not.
     pub(crate) fn into_touched(self) -> BTreeSet<PathBuf> {
         self.touched.into_inner()
     }
@@ -168,7 +168,7 @@ impl ScanRoot {
             self.touch(directory);
         }
         let data = self.with(relative, |dir, path| dir.metadata(path));
-        // Whatever a link leads to, be it nothing, may become something else where it really is.
+        // The target of a symlink, even a missing one, may change at its real path.
         self.touch_link(&path);
         match data {
             Ok(data) if data.is_file() => PathKind::File,
@@ -219,7 +219,7 @@ impl ScanRoot {
             self.spent.is_exhausted.set(true);
             return Err(ReadError::Exhausted);
         }
-        // Looking first: opening a pipe or a device can already have an effect.
+        // Checked first, because opening a pipe or a device can already have an effect.
         match self.look(relative) {
             PathKind::Directory => return Err(ReadError::NotAFile),
             PathKind::Special => return Err(ReadError::Special),
@@ -241,7 +241,7 @@ impl ScanRoot {
             .map_err(|error| read_error(&error))?;
         self.spent.bytes.set(self.spent.bytes.get() + bytes.len() as u64);
         let size = data.len().max(bytes.len() as u64);
-        // A file that shrank while it was read is what was read of it.
+        // A file that shrank during the read counts as what was read.
         let size = if bytes.len() < most { bytes.len() as u64 } else { size };
         Ok(Contents { bytes, size })
     }
@@ -252,7 +252,7 @@ impl ScanRoot {
         }
     }
 
-    /// The path without links, by which two ways to one file are told to be one.
+    /// The path without symlinks, which identifies a file.
     pub(crate) fn real(&self, relative: &Path) -> PathBuf {
         let path = self.inside(relative);
         match self.boundary.dir().canonicalize(&path) {
@@ -261,7 +261,7 @@ impl ScanRoot {
         }
     }
 
-    /// Where something really is if it is a link itself.
+    /// The real path of a symlink.
     pub(crate) fn through_link(&self, relative: &Path) -> Option<PathBuf> {
         let full = self.boundary.path().join(self.inside(relative));
         is_link(&full).then(|| self.real(relative))
@@ -302,7 +302,7 @@ impl ScanRoot {
         }
     }
 
-    /// Whether there is a link to nothing on the way from the boundary to the root: no directory can be made there.
+    /// Whether there is a broken symlink between the boundary and the root: no directory can be created there.
     pub(crate) fn leads_nowhere(&self) -> bool {
         let full = self.boundary.path().join(&self.prefix);
         let mut way = full.ancestors().take(self.prefix.components().count());
@@ -336,7 +336,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink())
 }
 
-/// A path for people and for sorting: its parts joined by slashes.
+/// A path for users and for sorting: its parts joined by slashes.
 pub(crate) fn label(relative: &Path) -> String {
     let mut label = String::new();
     for part in relative.components() {
@@ -364,7 +364,7 @@ fn read_error(error: &io::Error) -> ReadError {
     if leads_outside(error) {
         return ReadError::Outside;
     }
-    // A link to itself is as good as one that leads nowhere.
+    // A symlink to itself counts as broken.
     #[cfg(unix)]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return ReadError::Missing;

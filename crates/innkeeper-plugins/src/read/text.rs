@@ -41,8 +41,8 @@ pub(crate) enum Encoding {
 
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The text of a file without its byte order mark. `cut_off` says that the file goes on after
-/// these bytes, so that half a character at their end is no fault of the file.
+/// Decodes a file without its byte order mark. `cut_off` means that the file is longer than these bytes, so that an
+/// incomplete character at the end is no error of the file.
 pub(crate) fn decode(bytes: &[u8], cut_off: bool) -> (Cow<'_, str>, Encoding) {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return (Cow::Borrowed(""), Encoding::Utf16);
@@ -62,8 +62,8 @@ pub(crate) fn decode(bytes: &[u8], cut_off: bool) -> (Cow<'_, str>, Encoding) {
 #[derive(Debug)]
 pub(crate) struct LineIndex {
     starts: Vec<usize>,
-    /// Characters that are not ASCII: where each ends, and by how much all up to there are longer in
-    /// bytes than in UTF-16. A file of one long line is found through as quickly as any other.
+    /// The end of each non-ASCII character, and by how much the text up to there is longer in bytes than in UTF-16. So
+    /// a position in one long line is found quickly.
     wide: Vec<(usize, usize)>,
 }
 

@@ -8,9 +8,9 @@ use url::Url;
 /// Where the URIs of a container begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// A directory of this machine, published as what it is.
+    /// A directory of this machine.
     Path(PathBuf),
-    /// The URI under which somebody else published what was copied here.
+    /// The URI under which a client published the copied files.
     Published(String),
 }
 

@@ -17,14 +17,14 @@ pub(crate) enum Yaml {
     Map(Vec<(String, Self)>),
 }
 
-/// The fields of a mapping, in the order of the text; of a key that is there twice the first.
+/// The fields of a mapping, in the order of the text; of a duplicate key the first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub(crate) fields: Vec<(String, Yaml)>,
     pub(crate) has_duplicates: bool,
 }
 
-/// Reads a mapping. Errors are for people.
+/// Reads a mapping. Errors are for users.
 pub(crate) fn read_mapping(text: &str) -> Result<Fields, String> {
     let options = granit_parser::options! {
         flow_nesting_limit: MAX_YAML_DEPTH,
@@ -47,7 +47,7 @@ pub(crate) fn read_mapping(text: &str) -> Result<Fields, String> {
     }
 }
 
-/// Whether plain text stands for nothing.
+/// Whether plain text means null.
 pub(crate) fn is_nothing(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
@@ -99,7 +99,7 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let (value, nodes) = self.anchors.get(&anchor).ok_or("it has an alias of itself")?.clone();
-                // Counted before it is copied: this is what stops a bomb of aliases.
+                // Counted before the copy, which stops a bomb of aliases.
                 self.count(nodes)?;
                 self.add(value);
             }

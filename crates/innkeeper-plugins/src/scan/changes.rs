@@ -14,21 +14,20 @@ pub enum Change<'t> {
     },
     /// An entry is new.
     Added {
-        /// Its place in the new tree.
+        /// Its index in the new tree.
         at: usize,
         /// The entry.
         entry: &'t Container,
     },
-    /// An entry is not what it was.
+    /// An entry changed.
     Updated {
-        /// Its place in the new tree.
+        /// Its index in the new tree.
         at: usize,
         /// The entry as it is now.
         entry: &'t Container,
         /// The changes of its children.
         children: Vec<ChildChange<'t>>,
-        /// Whether anything of it is published. If not, nothing is dispatched, but whoever runs its
-        /// hooks or servers must know.
+        /// Whether the change is published. If not, nothing is dispatched, but hooks or servers may have changed.
         is_visible: bool,
     },
     /// Entries that are still there have another order.
@@ -48,7 +47,7 @@ pub enum ChildChange<'t> {
         /// The child.
         child: &'t Child,
     },
-    /// A child is not what it was.
+    /// A child changed.
     Updated {
         /// The child as it is now.
         child: &'t Child,
@@ -120,7 +119,7 @@ fn child_changes<'t>(old: &'t [Child], new: &'t [Child]) -> Vec<ChildChange<'t>>
     changes
 }
 
-/// Whether what is published of two entries differs, apart from their children.
+/// Whether the published fields of two entries differ, apart from their children.
 fn looks_different(old: &Container, new: &Container) -> bool {
     match (old, new) {
         (Container::Plugin(old), Container::Plugin(new)) => {
@@ -139,7 +138,7 @@ fn looks_different(old: &Container, new: &Container) -> bool {
     }
 }
 
-/// Whether what is published of two children differs. Of hooks and servers only their place is.
+/// Whether the published fields of two children differ. Of hooks and servers only their location is published.
 fn child_looks_different(old: &Child, new: &Child) -> bool {
     let is_inner_only = matches!(
         (&old.component, &new.component),

@@ -11,16 +11,16 @@ use std::fs;
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
-/// How many links are followed on the way to one directory, as many as operating systems do.
+/// Maximum number of symlinks on the path to one directory, as in operating systems.
 const MAX_HOPS: usize = 40;
-/// How many parts of a way are looked at, of the path and of all the links on it.
+/// Maximum number of components that are resolved, of the path and of all symlinks on it.
 const MAX_STEPS: usize = 4_096;
 
-/// The directories that a scan listed or looked into, whether they exist or not, without links.
+/// The directories that a scan listed or opened, whether they exist or not, without symlinks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Footprint {
     directories: BTreeSet<PathBuf>,
-    /// The links on the way to them, which may lead elsewhere tomorrow.
+    /// The symlinks on their paths, whose targets may change.
     links: BTreeSet<PathBuf>,
 }
 
@@ -34,14 +34,14 @@ impl Footprint {
         }
     }
 
-    /// Adds what another footprint has.
+    /// Adds another footprint.
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.directories.extend(other.directories.iter().cloned());
         self.links.extend(other.links.iter().cloned());
     }
 
-    /// A path without links, also where it does not exist: a link that leads nowhere leads somewhere
-    /// as soon as something is there. The links on the way are kept.
+    /// Resolves the symlinks of a path, also of one that does not exist: a broken symlink is valid as soon as its
+    /// target exists. Records the symlinks on the path.
     fn resolve(&mut self, path: &Path, known: &mut HashMap<PathBuf, PathBuf>) -> PathBuf {
         let mut budget = LookupBudget::default();
         let (mut way, mut real) = (PathBuf::new(), PathBuf::new());
@@ -57,8 +57,8 @@ impl Footprint {
         real
     }
 
-    /// Where one more part of a way leads from a path without links. Never calls itself: whoever makes
-    /// links decides how far they lead, and must not decide how much stack that takes.
+    /// Resolves one more component after a path without symlinks. Not recursive: the author of symlinks decides how
+    /// long the chain is, and must not decide how much stack it takes.
     fn enter(&mut self, mut real: PathBuf, part: Component<'_>, budget: &mut LookupBudget) -> PathBuf {
         let mut ahead = vec![part.as_os_str().to_owned()];
         while let Some(part) = ahead.pop() {
@@ -88,8 +88,8 @@ impl Footprint {
         real
     }
 
-    /// The directories to watch, none of them recursively: those that exist, for each that does not
-    /// the nearest one above it that does, and those above each, where it can be replaced.
+    /// The directories to watch, none of them recursively: existing ones, the nearest existing parent of each missing
+    /// one, and the parents of each, where it can be replaced.
     pub fn watch_points(&self) -> BTreeSet<PathBuf> {
         let mut points = BTreeSet::new();
         for directory in &self.directories {
@@ -110,8 +110,8 @@ impl Footprint {
         path.parent().is_some_and(|parent| self.directories.contains(parent))
     }
 
-    /// Whether something that happened at a path can change the outcome of a scan. The directories
-    /// above the footprint are watched too, and most of what happens there is of no interest.
+    /// Whether a change at a path can change the result of a scan. The parents of the footprint are watched too, and
+    /// most changes there do not matter.
     pub fn concerns(&self, path: &Path) -> bool {
         self.is_inside(path) || has_below(&self.directories, path) || has_below(&self.links, path)
     }
@@ -149,8 +149,8 @@ fn take_one(left: &mut usize) -> bool {
     is_left
 }
 
-/// How many directories above one that is looked into are watched. Where the system watches whole trees,
-/// the topmost would be everything.
+/// How many parents of a directory are watched. Where the system watches whole trees, the topmost parent would watch
+/// everything.
 const LEVELS_ABOVE: usize = if cfg!(target_os = "macos") { 1 } else { usize::MAX };
 
 fn add_with_those_above(points: &mut BTreeSet<PathBuf>, directory: &Path) {

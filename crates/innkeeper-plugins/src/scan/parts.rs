@@ -1,4 +1,4 @@
-//! A scan in parts, each of which is read again only when something happened to it.
+//! A scan in parts, each of which is read again only after a change.
 //!
 //! A part is the result of one source: a plugin, a directory, the loose files of a workspace, a collection. It has the
 //! directories that it was read from ([`Footprint`]), so that one changed file costs one part and not a whole scan. Parts
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Reads what is not known any more, and puts the tree together.
+    /// Reads the parts that are not cached, and builds the tree.
     pub(crate) fn scan(&mut self, sources: &Sources) -> Tree {
         let mut tree = Tree::default();
         let mut directories = Vec::new();
@@ -68,9 +68,8 @@ impl Parts {
         tree
     }
 
-    /// The plugins in the order in which they are listed: those that were named, those of
-    /// collections, then what was put into the directories of workspaces and of the user. Entries say what
-    /// is wrong with where they are listed; notes say the rest.
+    /// The plugins in the order in which they are listed: those that sources name, those of collections, then those in
+    /// the directories of workspaces and of the user. Problems of a list become entries; other remarks become notes.
     fn find_all_plugins(
         &mut self,
         sources: &Sources,
@@ -106,7 +105,7 @@ impl Parts {
     }
 
     fn plugin(&mut self, id: String, source: PluginSource) -> Arc<Container> {
-        // A marketplace may say something else about it than before.
+        // A marketplace may describe it differently than before.
         self.plugins.forget_unless(&id, |(known, _)| *known == source);
         let (_, entry) = self.plugins.get_or_read(id, |footprint| {
             let entry = Arc::new(Container::Plugin(plugin::load_traced(&source, footprint)));
@@ -120,12 +119,12 @@ impl Parts {
         self.loose.get_or_read((path.to_owned(), scope), read)
     }
 
-    /// Something happened at these paths: what depended on them is read again.
+    /// Drops the parts that depend on changed paths, so that they are read again.
     pub(crate) fn forget(&mut self, paths: &BTreeSet<PathBuf>) {
         self.forget_if(|part| paths.iter().any(|path| part.footprint.concerns(path)));
     }
 
-    /// These directories are watched only now: what was read from them before is read again.
+    /// Drops the parts that were read from these directories before they were watched.
     pub(crate) fn forget_watched_late(&mut self, points: &BTreeSet<PathBuf>) {
         self.forget_if(|part| part.points.iter().any(|point| points.contains(point)));
     }
@@ -222,7 +221,7 @@ impl<K: Eq + Hash, T: Clone> PartCache<K, T> {
         self.0.retain(|_, part| !is_lost(&part.origin));
     }
 
-    /// Drops what no source leads to any more.
+    /// Drops parts that no source uses any more.
     fn drop_unused(&mut self) {
         self.0.retain(|_, part| std::mem::take(&mut part.is_used));
     }

@@ -6,9 +6,8 @@ use crate::scan::Sources;
 use crate::scan::parts::Parts;
 use crate::tree::Tree;
 
-/// Sources that are read more than once, and of which only that is read again to which something
-/// happened. A [`TreeWatcher`](crate::TreeWatcher) does this by itself; this is for whoever knows
-/// better when and where something happened.
+/// Sources that are read repeatedly. Only changed parts are read again. A [`TreeWatcher`](crate::TreeWatcher) does this
+/// by itself; this is for callers that know the changes.
 ///
 /// ```
 /// # let temp = tempfile::tempdir().unwrap();
@@ -41,7 +40,7 @@ impl Rescan {
         }
     }
 
-    /// Reads what was not read yet or was forgotten. It blocks, so call it where blocking is allowed.
+    /// Reads the parts that are not cached. It blocks, so call it where blocking is allowed.
     pub fn scan(&mut self) -> Tree {
         self.parts.scan(&self.sources)
     }

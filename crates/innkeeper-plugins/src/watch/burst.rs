@@ -55,12 +55,12 @@ impl Burst {
         self.happened.add(more);
     }
 
-    /// Events got lost, so nobody knows where something happened.
+    /// Events got lost, so the changed paths are not known.
     pub(super) fn lose(&mut self) {
         self.happened = ChangedPaths::Unknown;
     }
 
-    /// When it is over, if nothing more happens.
+    /// The time at which it ends without further events.
     pub(super) fn ends_at(&self) -> Instant {
         (self.latest + QUIET).min(self.began + LONGEST)
     }

@@ -16,13 +16,14 @@ use crate::services::customizations::{
 };
 use crate::services::mcp::Mcp;
 
-/// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
+/// Timeout of the hooks for the end of a session, which no client waits for.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How long turns wait for the first report of a new follow, because their session wants something else now. The
+/// How long turns wait for the first report of a new follow, after the session asked for other customizations. The
 /// previous set applies until then.
 const ANEW: Duration = Duration::from_secs(5);
-/// How long turns wait for what clients have not handed over yet, since it was first said to be on its way.
+/// How long turns wait for plugins that clients have not handed over yet, counted from the first report that awaits
+/// one.
 const HAND_OVER: Duration = Duration::from_secs(15);
 
 /// The sessions that are followed.
@@ -35,17 +36,17 @@ pub(crate) struct FollowedCustomizations {
 #[derive(Default)]
 struct FollowedSession {
     number: u64,
-    /// The last report; `None` until there is one.
+    /// The last report; `None` before the first one.
     set: watch::Sender<Option<TurnCustomizations>>,
-    /// Since when something is on its way from clients.
+    /// Since when a plugin of a client is awaited.
     awaiting_since: Option<Instant>,
-    /// The customizations that it wants, once it is followed.
+    /// The sources of its customizations, once it is followed.
     wanted: Option<CustomizationSources>,
-    /// Whether it had a turn; one that had none has no end that hooks could hear of.
+    /// Whether it had a turn. The end of a session without turns runs no hooks.
     had_turn: bool,
     following: Option<Following>,
-    /// How it was followed before, until the new one has reported: what both look at is not let go in
-    /// between, only to be read anew.
+    /// The previous follow, until the new one has reported. Sources that both use are not dropped and read again in
+    /// between.
     _before: Option<Following>,
 }
 
@@ -68,7 +69,7 @@ impl FollowedCustomizations {
         if !self.finder.serves() {
             return CustomizationsWatch::default();
         }
-        // A chat may be opened a moment before its session is followed.
+        // A chat can be opened before its session is followed.
         let session = self.sessions.entry(session).or_default();
         CustomizationsWatch::new(session.set.subscribe(), Arc::clone(off))
     }
@@ -84,26 +85,26 @@ impl FollowedCustomizations {
         }
     }
 
-    /// A turn of a session begins, so that it has an end which hooks may want to hear of.
+    /// Notes that a session has a turn, so that its end runs hooks.
     pub(crate) fn turn_begins(&mut self, session: ChannelId) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.had_turn = true;
         }
     }
 
-    /// Returns the set that was last found for a session.
+    /// Returns the last reported set of a session.
     pub(crate) fn set(&self, session: ChannelId) -> Arc<CustomizationSet> {
         self.known_set(session).unwrap_or_default()
     }
 
-    /// The same, if anything was found.
+    /// Returns the last reported set of a session, if there is one.
     pub(crate) fn known_set(&self, session: ChannelId) -> Option<Arc<CustomizationSet>> {
         let session = self.sessions.get(&session)?;
         let reported = session.set.borrow();
         reported.as_ref().map(|reported| Arc::clone(&reported.set))
     }
 
-    /// Nobody is followed any more, because the core is replaced.
+    /// Follows no session any more, because the core is replaced.
     pub(crate) fn clear(&mut self) {
         self.sessions.clear();
     }
@@ -128,7 +129,7 @@ impl FollowedCustomizations {
         let entry = self.sessions.entry(session).or_default();
         entry.number = number;
         entry.wanted = Some(wanted);
-        // A turn that begins now waits for the new report; nobody else has to know.
+        // A turn that begins now waits for the new report. Running turns are not told.
         entry.set.send_if_modified(|reported| {
             if let Some(reported) = reported {
                 reported.wait_until = Some(Instant::now() + ANEW);

@@ -1,10 +1,9 @@
-//! What a skill or a prompt says once the arguments are in place.
+//! Expands the text of a skill or a prompt with its arguments.
 //!
-//! Files come from tools that write placeholders in different ways, and nothing in a file tells
-//! which tool it was written for, so all of them count: `$ARGUMENTS`, `$ARGUMENTS[0]`, `$1`,
-//! `${input:name}` and `${input:name:hint}`, `${workspaceFolder}`, `${CLAUDE_SKILL_DIR}`,
-//! `${CLAUDE_PLUGIN_ROOT}`. It is one pass: what an argument says is never taken for a placeholder. Commands that some tools run while
-//! they expand a file (`` !`git status` ``) stay the text that they are.
+//! Tools write placeholders in different ways, and a file does not say for which tool it was written, so all of them
+//! count: `$ARGUMENTS`, `$ARGUMENTS[0]`, `$1`, `${input:name}` and `${input:name:hint}`, `${workspaceFolder}`,
+//! `${CLAUDE_SKILL_DIR}`, `${CLAUDE_PLUGIN_ROOT}`. Expansion is one pass: a placeholder in an argument is not expanded.
+//! Commands that some tools run while they expand a file (`` !`git status` ``) stay text.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,14 +11,13 @@ use std::path::Path;
 
 use innkeeper_std::text::prefix;
 
-/// Longest text that comes of it. A placeholder is short, and what stands in its place need not be: a
-/// file of many of them could fill any memory (F17).
+/// Maximum bytes of the result. A placeholder is short and its value can be long, so a file of many placeholders could
+/// fill the memory (F17).
 const MAX_BYTES: usize = 256 << 10;
-/// How far the end of a placeholder is looked for. What goes on longer is no placeholder, and nobody
-/// reads the rest of a file for every beginning of one.
+/// Maximum bytes of a placeholder. Without a limit, every `${` in a file would search the rest of the file for its end.
 const MAX_PLACEHOLDER_BYTES: usize = 256;
 
-/// What a text may refer to besides its arguments.
+/// The paths that a text can refer to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathVariables<'a> {
     /// The first working directory.
@@ -30,11 +28,11 @@ pub(super) struct PathVariables<'a> {
     pub(super) plugin: Option<&'a Path>,
 }
 
-/// What stands for the directory of the plugin.
+/// Variables for the directory of the plugin.
 const PLUGIN_ROOTS: [&str; 2] = ["CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"];
 
 impl PathVariables<'_> {
-    /// The place that a name stands for, if it is known.
+    /// The path of a variable, if it is known.
     fn place(&self, name: &str) -> Option<String> {
         let path = match name {
             "workspaceFolder" => self.workspace?,
@@ -47,16 +45,16 @@ impl PathVariables<'_> {
     }
 }
 
-/// Whether a text names the directory of its plugin.
+/// Whether a text uses the directory of its plugin.
 pub(super) fn names_plugin_root(body: &str) -> bool {
     PLUGIN_ROOTS.iter().any(|name| body.contains(&format!("${{{name}}}")))
 }
 
-/// Puts places where the text names them and leaves everything else: the role of an agent takes no arguments.
+/// Expands the path variables of a text and nothing else: the instructions of an agent take no arguments.
 ///
 /// # Errors
 ///
-/// In a sentence, when more comes of it than a model is told.
+/// A sentence, if the result exceeds the size limit.
 pub(super) fn expand_places(body: &str, variables: &PathVariables<'_>) -> Result<String, String> {
     let mut out = Bounded::default();
     let mut rest = body;
@@ -78,11 +76,11 @@ pub(super) fn expand_places(body: &str, variables: &PathVariables<'_>) -> Result
     Ok(out.0)
 }
 
-/// Puts arguments where the text wants them, or at its end if it does not say where.
+/// Expands the arguments of a text. Without a placeholder they are added at its end.
 ///
 /// # Errors
 ///
-/// In a sentence, when more comes of it than a model is told.
+/// A sentence, if the result exceeds the size limit.
 pub(super) fn expand(body: &str, arguments: &str, variables: &PathVariables<'_>) -> Result<String, String> {
     let words = words(arguments);
     let expansion = Expansion {
@@ -122,7 +120,7 @@ pub(super) fn expand(body: &str, arguments: &str, variables: &PathVariables<'_>)
     Ok(out.0)
 }
 
-/// What comes of it, as far as it is not too long.
+/// The result, with a size limit.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -143,7 +141,7 @@ impl Bounded {
 struct Expansion<'a> {
     arguments: &'a str,
     words: &'a [String],
-    /// What was given as `name=value`.
+    /// Arguments of the form `name=value`.
     given: HashMap<&'a str, &'a str>,
     counts_from_zero: bool,
     /// Whether all `${input:…}` placeholders have the same name.
@@ -151,16 +149,16 @@ struct Expansion<'a> {
     variables: &'a PathVariables<'a>,
 }
 
-/// What stands in the place of a placeholder.
+/// The value of a placeholder.
 struct Found<'a> {
-    /// How long the placeholder is, in bytes.
+    /// Length of the placeholder in bytes.
     length: usize,
     text: Cow<'a, str>,
     takes_arguments: bool,
 }
 
 impl<'a> Expansion<'a> {
-    /// What a placeholder at the beginning of the text stands for.
+    /// The value of the placeholder at the beginning of the text.
     fn at(&self, text: &str) -> Option<Found<'a>> {
         let argument = |length, text| Found {
             length,
@@ -172,7 +170,7 @@ impl<'a> Expansion<'a> {
             if let Some((number, length)) = bracketed(after) {
                 return Some(argument(NAME + length, self.word(Some(number))));
             }
-            // `$ARGUMENTS_FILE` is somebody's variable.
+            // `$ARGUMENTS_FILE` is a variable of a script.
             let is_whole = !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
             return is_whole.then(|| argument(NAME, Cow::Borrowed(self.arguments)));
         }
@@ -182,7 +180,7 @@ impl<'a> Expansion<'a> {
             } else {
                 number.checked_sub(1)
             };
-            // Without any arguments it is more likely a piece of a script, which stays whole.
+            // Without any arguments it is more likely part of a script, which stays unchanged.
             if self.words.is_empty() {
                 return None;
             }
@@ -206,8 +204,8 @@ impl<'a> Expansion<'a> {
         Cow::Borrowed(word.map(String::as_str).unwrap_or_default())
     }
 
-    /// The value of `${input:name}` or `${input:name:hint}`: what was given as `name=value`, or
-    /// everything if there is only one to give.
+    /// The value of `${input:name}` or `${input:name:hint}`: the argument `name=value`, or all arguments if there is
+    /// only one such name.
     fn input(&self, wanted: &str) -> Cow<'a, str> {
         let (name, hint) = wanted.split_once(':').unwrap_or((wanted, ""));
         match self.given.get(name) {
@@ -219,12 +217,12 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// As much of a text as the end of a placeholder is looked for in.
+/// The prefix of a text in which the end of a placeholder is searched.
 fn within_reach(text: &str) -> &str {
     prefix(text, MAX_PLACEHOLDER_BYTES)
 }
 
-/// What was given as `name=value`; of what is given twice the first counts.
+/// Arguments of the form `name=value`. Of two with the same name the first counts.
 fn given(words: &[String]) -> HashMap<&str, &str> {
     let mut given = HashMap::new();
     for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
@@ -233,7 +231,7 @@ fn given(words: &[String]) -> HashMap<&str, &str> {
     given
 }
 
-/// The number in `[2]`, and how long that is.
+/// The number in `[2]`, and its length.
 fn bracketed(text: &str) -> Option<(usize, usize)> {
     let inner = text.strip_prefix('[')?;
     let end = within_reach(inner).find(']')?;
@@ -246,7 +244,7 @@ fn numbered(text: &str) -> Option<(usize, usize)> {
     let after = text.strip_prefix('$')?;
     let digit = after.chars().next()?.to_digit(10)?;
     let is_alone = !after.chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
-    // `$5.00` is one as well.
+    // `$5.00` is an amount of money too.
     let is_amount = after.chars().nth(1) == Some('.') && after.chars().nth(2).is_some_and(|c| c.is_ascii_digit());
     (is_alone && !is_amount).then_some((digit as usize, 2))
 }
@@ -267,7 +265,7 @@ fn input_names(body: &str) -> HashSet<&str> {
     names.collect()
 }
 
-/// The words of a line; quotes keep several together.
+/// Splits a line into words; quotes group several words.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -276,7 +274,7 @@ pub(crate) fn words(line: &str) -> Vec<String> {
         match quote {
             Some(open) if c == open => quote = None,
             Some(_) => word.get_or_insert_default().push(c),
-            // An apostrophe within a word is one.
+            // An apostrophe within a word is no quote.
             None if c == '"' || (c == '\'' && word.is_none()) => {
                 quote = Some(c);
                 word.get_or_insert_default();
@@ -319,7 +317,7 @@ mod tests {
                 "",
                 "$ARGUMENTS_FILE ${HOME} $HOME $$",
             ),
-            // What an argument says is not read again.
+            // Placeholders in an argument are not expanded.
             ("Fix $1.", "$ARGUMENTS", "Fix $ARGUMENTS."),
             ("It is 'don't'", "", "It is 'don't'"),
         ];

@@ -1,7 +1,7 @@
-//! Hooks: commands that plugins and workspaces want run at certain moments.
+//! Hooks: commands of plugins and workspaces that run at certain moments of a turn.
 //!
-//! The host says what happens; whoever implements [`Hooks`] knows which commands want to hear of it,
-//! whether they are trusted, and how each of them answers. What comes back is the same for all.
+//! The host reports the moment. An implementation of [`Hooks`] knows which commands run then, whether they are trusted,
+//! and the output format of each. The outcome has one format.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,44 +13,44 @@ use serde_json::{Map, Value};
 use crate::agent::EventSink;
 use crate::services::mcp::ServerTool;
 
-/// A moment that hooks can hear of.
+/// A moment at which hooks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HookEvent {
     /// A chat has its first turn since it was opened; the subject is `startup` or `resume`.
     SessionStart,
-    /// A session is over, or leaves memory.
+    /// A session ended, or leaves memory.
     SessionEnd,
-    /// A person said something; can be refused, and something can be added.
+    /// A user sent a message. Hooks can refuse it, and add context.
     UserPromptSubmit,
-    /// A tool is about to be called; can be refused.
+    /// A tool is about to be called. Hooks can refuse it.
     PreToolUse,
     /// A tool was called.
     PostToolUse,
     /// A tool was called and failed.
     PostToolUseFailure,
-    /// The agent is done; it can be told to go on.
+    /// The agent is done. Hooks can tell it to continue.
     Stop,
     /// A subagent starts.
     SubagentStart,
     /// A subagent is done.
     SubagentStop,
-    /// The agent waits for people.
+    /// The agent waits for a user.
     Notification,
 }
 
-/// What happens.
+/// One moment, with the input of its hooks.
 #[derive(Debug, Clone)]
 pub struct HookCall {
     /// The moment.
     pub event: HookEvent,
-    /// What matchers are compared with: the name of the tool, the source of a start, the kind of a
+    /// The text that matchers are compared with: the name of the tool, the source of a start, the kind of a
     /// notification.
     pub subject: String,
-    /// The tool that the moment is about, if an MCP server has it: hooks know it by other names.
+    /// The tool of an MCP server that the moment is about. Hooks have other names for it.
     pub mcp: Option<ServerTool>,
     /// The session's URI.
     pub session: Arc<str>,
-    /// The id of the turn, so that nobody is asked twice in one; empty between turns.
+    /// The id of the turn, so that a user is asked at most once per turn; empty between turns.
     pub turn: Arc<str>,
     /// Where the chat works, as URIs.
     pub working_directories: Vec<String>,
@@ -58,33 +58,33 @@ pub struct HookCall {
     pub input: Map<String, Value>,
 }
 
-/// What hooks want, all of them together.
+/// The combined outcome of all hooks of a moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookOutcome {
-    /// Refuses what is about to happen, and why.
+    /// Refuses the message or tool call, with the reason.
     pub deny: Option<String>,
-    /// People are to be asked, whatever the policy says.
+    /// The user has to confirm, even if the policy would allow it.
     pub ask: bool,
-    /// Nobody needs to be asked about the call with [its input](Self::input): whoever allowed it saw that one.
+    /// The call with [this input](Self::input) needs no confirmation: the hook that allowed it has seen it.
     pub allow: bool,
     /// Another input for the tool.
     pub input: Option<Value>,
-    /// What the model is to be told.
+    /// Context for the model.
     pub context: Vec<String>,
-    /// What people are to be told: failures of hooks among it.
+    /// Notices for the user, such as failures of hooks.
     pub notices: Vec<String>,
-    /// The turn ends here, and why.
+    /// Ends the turn, with the reason.
     pub stop: Option<String>,
 }
 
 /// Runs hooks.
 #[async_trait]
 pub trait Hooks: Send + Sync + 'static {
-    /// Whether any hook wants to hear of an event.
+    /// Whether any hook runs at an event.
     fn hear(&self, event: HookEvent, off: &BTreeSet<String>) -> bool;
 
-    /// Runs those that do. A hook that fails is told in a notice and is never fatal. `events` asks
-    /// people whether they trust what they have not decided about yet; without it, that is not run.
+    /// Runs the hooks of an event. A failed hook yields a notice and is never fatal. `events` asks the user about hooks
+    /// without a trust decision; without it they do not run.
     async fn run(&self, call: HookCall, off: &BTreeSet<String>, events: Option<&EventSink>) -> HookOutcome;
 }
 

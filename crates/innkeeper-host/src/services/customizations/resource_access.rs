@@ -1,8 +1,8 @@
-//! What sessions show of their customizations, for clients that see them (RES-03).
+//! Files of customizations, for clients that see their sessions (RES-03).
 //!
-//! Plugins and directories lie anywhere: in the home, where the configuration says, or with a client that alone
-//! can read them. A client that sees a session may read what the session shows, wherever that is, and nothing
-//! beside it. Whoever found it says where it really is.
+//! Plugins and directories can be anywhere: in the home, at a path of the configuration, or with a client that alone
+//! can read them. A client that sees a session may read the files that the session shows, and no others. The service
+//! that discovered a file knows its real location.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::services::customizations::{CustomizationSet, Look, Shown};
 use crate::services::resources::effects::{content_info, list_result, object, read_result, resolve_result};
 use crate::services::resources::{ResourceError, ResourceInfo, ResourceKind, Resources};
 
-/// What the sessions bring along that a client sees.
+/// The sets of the sessions that a client sees.
 pub(crate) struct VisibleSets {
     sets: Vec<Arc<CustomizationSet>>,
     look: Look,
@@ -31,7 +31,7 @@ impl VisibleSets {
         }
     }
 
-    /// The operation once more, if one of the sessions may show what it is about.
+    /// Returns a copy of the operation, if one of the sessions may show its file.
     pub(crate) fn may_have(&self, op: &ResourceOp) -> Option<ResourceOp> {
         let looks = matches!(
             op,
@@ -40,7 +40,7 @@ impl VisibleSets {
         (looks && !self.sets.is_empty()).then(|| op.clone())
     }
 
-    /// Does what could not be done in the places that the client reaches, if a session shows what it is about.
+    /// Performs an operation that failed outside the client's grants, if a session shows the file.
     pub(crate) async fn or_shown(
         &self,
         resources: &dyn Resources,
@@ -52,7 +52,7 @@ impl VisibleSets {
         };
         let may_be_shown = match &error {
             ResourceError::Outside { .. } | ResourceError::Refused(_) => true,
-            // A file that is in reach and not there is nowhere else either.
+            // A granted file that does not exist is not in a session either.
             ResourceError::NotFound(_) => !uri.starts_with("file:"),
             _ => false,
         };
@@ -68,11 +68,11 @@ impl VisibleSets {
     }
 }
 
-/// Does it, and returns the result as a JSON object without its closing brace.
+/// Performs the operation, and returns the result as a JSON object without its closing brace.
 async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: usize) -> Result<Vec<u8>, ResourceError> {
     match (op, shown) {
         (op, Shown::Here(here)) => {
-            // Exact: should something on the way become a link, it leads nowhere.
+            // Exact: a symlink that is put on the path later is not followed.
             let reach = [AllowedRoot {
                 uri: here.clone(),
                 write: false,

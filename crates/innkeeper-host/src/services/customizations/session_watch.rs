@@ -1,4 +1,4 @@
-//! What a session brings along, from when somebody looks for it until a turn may use it.
+//! Waits for the customizations of a session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use super::turn::TurnCustomizations;
 use crate::services::mcp::Mcp;
 
-/// How long it is waited in silence until it is known what a session brings along. Most have been read long
-/// before; a chat that opens goes on without then, because each of its turns is told for itself.
+/// How long to wait without a notice. Most sets are known long before. A chat that opens continues without them,
+/// because each of its turns waits by itself.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 
-/// What a session brings along, as soon as it is known.
+/// A watch on the customizations of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomizationsWatch {
     found: Option<watch::Receiver<Option<TurnCustomizations>>>,
@@ -30,13 +30,13 @@ impl CustomizationsWatch {
         }
     }
 
-    /// The same with the session's MCP servers.
+    /// Adds the session's MCP servers.
     pub(crate) fn with_mcp(self, mcp: Mcp) -> Self {
         Self { mcp, ..self }
     }
 
-    /// What is known now. What was reported since the turn began was not switched by then, so what is
-    /// off of it came with the report.
+    /// Returns the current customizations. A report newer than the turn carries its own disabled ids, because they were
+    /// not known when the turn began.
     pub(crate) fn now(&self) -> TurnCustomizations {
         let found = self.found.as_ref();
         let is_newer = found.is_some_and(|found| found.has_changed().unwrap_or(false));
@@ -49,14 +49,14 @@ impl CustomizationsWatch {
         customizations
     }
 
-    /// What is known once somebody has looked: what a session brings along holds from its first turn on.
+    /// Returns the customizations after the first report, or the current ones after a timeout.
     pub(crate) async fn first(&self) -> TurnCustomizations {
         self.within(FIRST_TIME).await.unwrap_or_else(|| self.now())
     }
 
-    /// The same for a turn, which says that it waits. `None` if nobody has said after a `patience` what there
-    /// is: rules would be missing then, and hooks that guard what the turn does. What clients have not handed over
-    /// yet is waited for as well, but not for long: only they know how long it takes.
+    /// Returns the customizations for a turn, or `None` if there is no report within `patience`: the turn would miss
+    /// rules, and hooks that guard its tool calls. `waits` runs once if the turn has to wait noticeably. Plugins that
+    /// clients have not handed over yet are awaited too, but only for a limited time.
     pub(crate) async fn for_turn(
         &self,
         patience: Duration,
@@ -77,7 +77,7 @@ impl CustomizationsWatch {
         Some(self.now())
     }
 
-    /// Waits until nothing is on its way any more, as long as that is worth it.
+    /// Waits until no further report is expected, or until its deadline.
     async fn settled(&self) {
         let Some(mut found) = self.found.clone() else {
             return;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::services::customizations::{About, CustomizationSet, Skill};
 
-    /// A report that says until when more is worth waiting for.
+    /// A report with awaited plugins, and the wait for the next report.
     fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<TurnCustomizations> {
         let set = CustomizationSet {
             awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
@@ -172,11 +172,11 @@ mod tests {
             skills.map(|skill| skill.about.name.clone()).collect()
         };
         let (reports, found) = watch::channel(None);
-        // Nothing was known when the turn began, so nothing could be said to be off.
+        // No report was known when the turn began, so no id could be disabled.
         let early = CustomizationsWatch::new(found, Arc::default());
         reports.send_replace(Some(TurnCustomizations::new(Arc::clone(&set), off("a"))));
         assert_eq!(names(&early.first().await), ["b"]);
-        // A turn that begins later knows better than the report.
+        // A turn that begins after the report has newer enablement.
         let late = CustomizationsWatch::new(reports.subscribe(), off("b"));
         assert_eq!(names(&late.first().await), ["a"]);
         assert_eq!(names(&late.now()), ["a"]);

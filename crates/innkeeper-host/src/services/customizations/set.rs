@@ -28,16 +28,16 @@ pub struct CustomizationSet {
     pub prompts: Vec<PromptFile>,
     /// Rules and instructions.
     pub rules: Vec<Rule>,
-    /// How MCP servers are started; each belongs to the customization with its id.
+    /// The declarations of MCP servers; each belongs to the customization with its id.
     pub mcp_servers: Vec<Arc<ServerDeclaration>>,
-    /// Reads what the files say.
+    /// Reads the files.
     pub texts: Arc<dyn Texts>,
     /// Runs hooks.
     pub hooks: Arc<dyn Hooks>,
-    /// The names of plugins of which nothing is here yet, because their clients are still asked for them. Turns
-    /// wait a while for them: their rules and hooks would be missing.
+    /// Names of plugins that their clients have not handed over yet. Turns wait a while for them: their rules and hooks
+    /// would be missing.
     pub awaited: Vec<String>,
-    /// Which of all that stands back behind something else of its name, while that is on.
+    /// Customizations that an enabled one of the same name shadows.
     pub shadows: Shadows,
 }
 
@@ -74,39 +74,39 @@ impl fmt::Debug for CustomizationSet {
     }
 }
 
-/// What every customization has.
+/// The fields of every customization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// Its id, which is also that of its entry in the session.
+    /// Its id, the same as that of its entry.
     pub id: String,
-    /// The id of the container it is in.
+    /// The id of its container.
     pub container: String,
-    /// The name of the plugin it belongs to, if it belongs to one.
+    /// The name of its plugin, if it belongs to one.
     pub plugin: Option<String>,
-    /// The directory of that plugin, as a path of this machine: what `${PLUGIN_ROOT}` stands for.
+    /// The directory of that plugin on this machine: the value of `${PLUGIN_ROOT}`.
     pub plugin_root: Option<std::path::PathBuf>,
     /// Its file.
     pub uri: String,
     /// Its name, without that of its plugin.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
-    /// The one that comes earlier and is the very same file, reached through another directory. While
-    /// that one is on, this one is not there a second time.
+    /// An earlier customization that is the same file, reached through another directory. While that one is enabled,
+    /// this one is not used.
     pub original: Option<Original>,
 }
 
-/// Which one is the same file.
+/// A customization that is the same file as another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Original {
     /// Its id.
     pub id: String,
-    /// The id of the container it is in.
+    /// The id of its container.
     pub container: String,
 }
 
 impl About {
-    /// The name that tells it from others: `plugin:name`, or its name if it belongs to no plugin.
+    /// The unambiguous name: `plugin:name`, or the name alone if it belongs to no plugin.
     pub fn full_name(&self) -> String {
         match &self.plugin {
             Some(plugin) => format!("{plugin}:{}", self.name),
@@ -118,92 +118,91 @@ impl About {
 /// A skill or a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skill {
-    /// What every customization has.
+    /// The fields of every customization.
     pub about: About,
-    /// What may follow its name.
+    /// Usage of its arguments.
     pub argument_hint: Option<String>,
-    /// Whether a model may use it by itself.
+    /// Whether a model may use it on its own.
     pub for_models: bool,
-    /// Whether people may call it by name.
+    /// Whether users may call it by name.
     pub for_people: bool,
-    /// The directory with its other files, as a path of this machine; `None` for a command.
+    /// The directory with its other files on this machine; `None` for a command.
     pub directory: Option<std::path::PathBuf>,
 }
 
 /// A prompt file: a slash command that expands to its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptFile {
-    /// What every customization has.
+    /// The fields of every customization.
     pub about: About,
-    /// What may follow its name.
+    /// Usage of its arguments.
     pub argument_hint: Option<String>,
-    /// The custom agent that it wants, by name.
+    /// The custom agent that it asks for, by name.
     pub agent: Option<String>,
-    /// The model that it wants.
+    /// The model that it asks for.
     pub model: Option<String>,
-    /// The tools that it keeps to; empty means all.
+    /// The tools that it is restricted to; empty for all.
     pub tools: Vec<String>,
 }
 
-/// A custom agent: a system prompt, and what it may use.
+/// A custom agent: instructions, and the model and tools for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomAgent {
-    /// What every customization has.
+    /// The fields of every customization.
     pub about: About,
-    /// The model that it wants; `None` means that of the session (CUS-25).
+    /// The model that it asks for; `None` for the session's model (CUS-25).
     pub model: Option<String>,
-    /// The tools that it keeps to; empty means all (CUS-25).
+    /// The tools that it is restricted to; empty for all (CUS-25).
     pub tools: Vec<String>,
     /// Whether a model may delegate to it.
     pub for_models: bool,
-    /// Whether people may choose it.
+    /// Whether users may choose it.
     pub for_people: bool,
 }
 
 /// A rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// What every customization has.
+    /// The fields of every customization.
     pub about: About,
-    /// Whether it holds in every turn.
+    /// Whether it applies in every turn.
     pub always: bool,
-    /// The files it is about; a turn that has to do with one of them follows it.
+    /// The files that it applies to. A turn that touches one of them follows the rule.
     pub globs: Vec<String>,
-    /// The directory that relative globs are relative to, as a path of this machine; `None` means every
-    /// directory that the session works in.
+    /// The directory of relative globs on this machine; `None` for every working directory of the session.
     pub base: Option<std::path::PathBuf>,
 }
 
-/// Reads what customizations say.
+/// Reads the files of customizations.
 #[async_trait]
 pub trait Texts: Send + Sync + 'static {
-    /// What a file says, without its frontmatter, or in a sentence why it cannot be read.
+    /// Returns the text of a file without its frontmatter, or a sentence why it cannot be read.
     async fn read(&self, about: &About) -> Result<String, String>;
 
-    /// Finds a file that the session shows by its URI, or one beside a skill, for a client that sees the
-    /// session (RES-03). `None` says that it shows no such thing.
+    /// Finds a file that the session shows by its URI, or one in the directory of a skill, for a client that sees the
+    /// session (RES-03). Returns `None` if the session does not show it.
     async fn find(&self, _uri: &str, _look: Look) -> Option<Result<Shown, ResourceError>> {
         None
     }
 }
 
-/// How somebody looks at what a session shows.
+/// The rights and limits of a client that reads a shown file.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
-    /// Whether it may do more than look. Who may not does not see what commands are run.
+    /// Whether the client has the scope to drive sessions. Others do not see the commands of hooks.
     pub drives: bool,
-    /// Most bytes of a file.
+    /// Maximum bytes of a file.
     pub bytes: usize,
 }
 
-/// Something that a session shows.
+/// A file or directory that a session shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// It is on this machine, at this `file:` URI: on the way there is no link.
+    /// On this machine, at this `file:` URI without symlinks.
     Here(String),
-    /// A file that only a client has, copied.
+    /// A copied file of a client.
     File(Content),
-    /// A directory that only a client has, copied.
+    /// A copied directory of a client.
     Directory(Vec<Entry>),
 }
 

@@ -1,4 +1,4 @@
-//! What a turn may use of what its session brings along.
+//! The customizations that a turn may use.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use super::set::{About, CustomAgent, CustomizationSet, Original, PromptFile, Rul
 use crate::agent::{AgentError, Attachment};
 use crate::services::mcp::{Mcp, ServerDeclaration};
 
-/// The customizations of a session that are switched on, as they were when the turn started.
+/// The enabled customizations of a session, as they were when the turn started.
 #[derive(Debug, Clone, Default)]
 pub struct TurnCustomizations {
     pub(super) set: Arc<CustomizationSet>,
     pub(super) off: Arc<BTreeSet<String>>,
     pub(super) is_known: bool,
-    /// Until when turns wait for the next report, because more is on its way.
+    /// The deadline for the next report, if one is expected.
     pub(super) wait_until: Option<Instant>,
     pub(super) mcp: Mcp,
 }
 
-/// Something that people call with a `/` and its name.
+/// A skill or prompt that users call with a `/` and its name.
 #[derive(Debug, Clone, Copy)]
 pub enum Callable<'a> {
     /// A skill or a command.
@@ -33,7 +33,7 @@ pub enum Callable<'a> {
 }
 
 impl<'a> Callable<'a> {
-    /// What every customization has.
+    /// The fields of every customization.
     pub fn about(self) -> &'a About {
         match self {
             Self::Skill(skill) => &skill.about,
@@ -41,7 +41,7 @@ impl<'a> Callable<'a> {
         }
     }
 
-    /// What may follow its name.
+    /// Usage of its arguments.
     pub fn argument_hint(self) -> Option<&'a str> {
         match self {
             Self::Skill(skill) => skill.argument_hint.as_deref(),
@@ -57,46 +57,46 @@ impl<'a> Callable<'a> {
     }
 }
 
-/// A skill or a prompt that a message called by name, with what it says once the arguments are in
-/// place. The message itself stays what the person wrote.
+/// A skill or a prompt that a message called by name, with its expanded text. The message itself stays as the user
+/// wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Called {
-    /// What was called.
+    /// The skill or prompt.
     pub about: About,
-    /// The name that the person used.
+    /// The name in the message.
     pub name: String,
-    /// What followed the name.
+    /// The text after the name.
     pub arguments: String,
     /// Its text with the arguments.
     pub text: String,
     /// The directory with the other files of a skill.
     pub directory: Option<PathBuf>,
-    /// The directory of its plugin, if its text names it: then it is meant to be read.
+    /// The directory of its plugin, if its text refers to it, so that tools may read it.
     pub plugin_root: Option<PathBuf>,
-    /// The custom agent that a prompt wants, by name.
+    /// The custom agent that a prompt asks for, by name.
     pub agent: Option<String>,
-    /// The model that a prompt wants.
+    /// The model that a prompt asks for.
     pub model: Option<String>,
-    /// The tools that a prompt keeps to; empty means all.
+    /// The tools that a prompt is restricted to; empty for all.
     pub tools: Vec<String>,
-    /// What a prompt of an MCP server brings that cannot be said in words, such as pictures.
+    /// Content of an MCP server's prompt that is not text, such as images.
     pub attachments: Vec<Attachment>,
 }
 
-/// What a customization says, once everything is in place.
+/// The expanded text of a customization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expanded {
     /// The text.
     pub text: String,
-    /// The directory of its plugin, if the text names it: then it is meant to be read.
+    /// The directory of its plugin, if the text refers to it, so that tools may read it.
     pub plugin_root: Option<PathBuf>,
 }
 
 impl TurnCustomizations {
-    /// What a kit has, without what is switched off. For agents under test: in a host they come
-    /// with [`TurnInput::customizations`](crate::TurnInput::customizations).
+    /// The enabled part of a set, for tests of agents. In a host, agents get it with
+    /// [`TurnInput::customizations`](crate::TurnInput::customizations).
     pub fn new(set: Arc<CustomizationSet>, off: Arc<BTreeSet<String>>) -> Self {
         Self {
             set,
@@ -112,19 +112,17 @@ impl TurnCustomizations {
         &self.mcp
     }
 
-    /// Whether somebody looks for customizations here and has reported what there is. Otherwise an
-    /// agent that knows where to look may do so itself.
+    /// Whether the host discovers customizations and has a report. Otherwise an agent may look for files itself.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// The names of plugins of which nothing is here yet, because their clients are still asked for them.
+    /// Names of plugins that their clients have not handed over yet.
     pub fn awaited(&self) -> &[String] {
         &self.set.awaited
     }
 
-    /// How the MCP servers of the session are started, also those that are switched off; one that is the
-    /// same as another is left out.
+    /// The declarations of MCP servers, with their enablement. A duplicate of an enabled server is left out.
     pub(crate) fn declared_servers(&self) -> impl Iterator<Item = (&Arc<ServerDeclaration>, bool)> {
         let is_off = |about: &About| self.off.contains(&about.id) || self.off.contains(&about.container);
         let declared = self.set.mcp_servers.iter();
@@ -140,12 +138,12 @@ impl TurnCustomizations {
         is_on(&about.id, &about.container) && !about.original.as_ref().is_some_and(is_there_already)
     }
 
-    /// Its hooks, which know by themselves what is switched off.
+    /// The hooks, with the disabled ids.
     pub(crate) fn hooks(&self) -> (&dyn Hooks, &BTreeSet<String>) {
         (&*self.set.hooks, &self.off)
     }
 
-    /// Skills and commands, those that win first.
+    /// Skills and commands, in the order in which names win.
     pub fn skills(&self) -> impl Iterator<Item = &Skill> {
         self.set.skills.iter().filter(|skill| self.is_on(&skill.about))
     }
@@ -169,12 +167,12 @@ impl TurnCustomizations {
     ///
     /// # Errors
     ///
-    /// When there is none, when it is switched off, or when it is not for people. One that may be in a plugin that
-    /// is still on its way can be asked for again: the error is resumable then.
+    /// If there is none, if it is disabled, or if it is not for users. If it may be in a plugin that a client has not
+    /// handed over yet, the error is resumable.
     pub fn agent(&self, uri: &str) -> Result<&CustomAgent, AgentError> {
         let failed = |problem| Err(AgentError::failed("noAgent", problem));
         let mut here = self.set.agents.iter().filter(|agent| agent.about.uri == uri);
-        // The same file may be reached through two directories, of which one is on.
+        // Two directories may lead to the same file, and only one of them is enabled.
         let found = here
             .clone()
             .find(|agent| self.is_on(&agent.about))
@@ -208,21 +206,20 @@ impl TurnCustomizations {
         }
     }
 
-    /// Everything that people can call, each under the name that calls it: the plain one where
-    /// that is enough, else the full one. What cannot be called at all is left out: it has no name
-    /// of its own beside something that wins. `taken` are names that mean something else.
+    /// Everything that users can call, each under the shortest name that calls it: the plain name or the full one. A
+    /// customization without such a name is left out. `taken` are names with another meaning.
     pub fn callable(&self, taken: &[&str]) -> Vec<(String, Callable<'_>)> {
         let everything = self.called_by_people(|about| self.is_on(about));
         named(everything, |callable| callable.about(), taken)
     }
 
-    /// The skills that a model may use by itself, each under the name that means it.
+    /// The skills that a model may use on its own, each under an unambiguous name.
     pub fn skills_for_models(&self) -> Vec<(String, &Skill)> {
         let skills = self.skills().filter(|skill| skill.for_models);
         named(skills.collect(), |skill| &skill.about, &[])
     }
 
-    /// The agents that a model may delegate to, each under the name that means it.
+    /// The agents that a model may delegate to, each under an unambiguous name.
     pub fn agents_for_models(&self) -> Vec<(String, &CustomAgent)> {
         let agents = self.agents().filter(|agent| agent.for_models);
         named(agents.collect(), |agent| &agent.about, &[])
@@ -235,12 +232,12 @@ impl TurnCustomizations {
             .collect()
     }
 
-    /// What a message calls: one that begins with a `/` and the name of a skill or a prompt. Any
-    /// other is what it is, also one whose name is among those that are `taken` by an agent.
+    /// Expands a message that begins with `/` and the name of a skill or a prompt. Returns `None` for any other
+    /// message, also if the name is `taken` by the agent.
     ///
     /// # Errors
     ///
-    /// In a sentence, when what it names is switched off, is not for people, or cannot be read.
+    /// A sentence, if the skill or prompt is disabled, is not for users, or cannot be read.
     pub async fn call(&self, text: &str, taken: &[&str], directories: &[String]) -> Result<Option<Called>, String> {
         let Some(line) = text.trim().strip_prefix('/') else {
             return Ok(None);
@@ -279,8 +276,8 @@ impl TurnCustomizations {
         Ok(Some(called))
     }
 
-    /// Why a message that calls something gets nothing, if it names something that is here: what is switched off, and
-    /// what its file keeps from people. Everything else is an ordinary message.
+    /// Returns why a message cannot call the skill or prompt that it names: it is disabled, or its file hides it from
+    /// users. Returns `None` for an ordinary message.
     fn refuse_call(&self, line: &str, taken: &[&str]) -> Option<String> {
         let off = self.called_by_people(|about| !self.is_on(about));
         if let Some((name, _)) = find_called(&off, line, taken) {
@@ -306,32 +303,32 @@ impl TurnCustomizations {
         })
     }
 
-    /// What a skill says once its arguments are in place.
+    /// Returns the expanded text of a skill.
     ///
     /// # Errors
     ///
-    /// In a sentence, when its file is gone or cannot be read.
+    /// A sentence, if its file does not exist or cannot be read.
     pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&skill.about).await?;
         let directory = skill.directory.as_deref();
         expand_text(&body, Some(arguments), &skill.about, directory, directories)
     }
 
-    /// What a custom agent is told. It takes no arguments, but may name places.
+    /// Returns the expanded instructions of a custom agent. They take no arguments, but may refer to paths.
     ///
     /// # Errors
     ///
-    /// In a sentence, when its file is gone or cannot be read.
+    /// A sentence, if its file does not exist or cannot be read.
     pub async fn agent_text(&self, agent: &CustomAgent, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&agent.about).await?;
         expand_text(&body, None, &agent.about, None, directories)
     }
 
-    /// What a customization says, without its frontmatter.
+    /// Returns the text of a customization without its frontmatter.
     ///
     /// # Errors
     ///
-    /// In a sentence, when its file is gone or cannot be read.
+    /// A sentence, if its file does not exist or cannot be read.
     pub async fn text(&self, about: &About) -> Result<String, String> {
         self.set.texts.read(about).await
     }
@@ -362,7 +359,7 @@ fn expand_text(
     })
 }
 
-/// Things with the names that mean them.
+/// Pairs items with the names that call them.
 fn named<'a, T: Copy>(everything: Vec<T>, about: impl Fn(T) -> &'a About, taken: &[&str]) -> Vec<(String, T)> {
     let names = Names::of(everything.iter().map(|thing| about(*thing)), taken);
     let everything = everything.into_iter().enumerate();
@@ -377,8 +374,7 @@ fn path_of(uri: &str) -> Option<PathBuf> {
     url.to_file_path().ok()
 }
 
-/// One of several things by its name: by the full one, which is exact, or else by the plain one,
-/// where whatever comes first wins.
+/// Finds an item by name: by its full name, or else the first one with that plain name.
 pub fn by_name<'a, T>(
     items: impl Iterator<Item = &'a T> + Clone,
     about: fn(&T) -> &About,
@@ -388,14 +384,14 @@ pub fn by_name<'a, T>(
     exact.or_else(|| items.clone().find(|item| about(item).name == name))
 }
 
-/// What a line after the `/` calls, and the part of it that is the name.
+/// Returns the item that a line after the `/` calls, and the name in the line.
 fn find_called<'a, 'b>(everything: &[Callable<'a>], line: &'b str, taken: &[&str]) -> Option<(&'b str, Callable<'a>)> {
     let names = Names::of(everything.iter().map(|callable| callable.about()), taken);
     let word = line.split(char::is_whitespace).next().unwrap_or_default();
     if let Some(callable) = names.index_of(word).and_then(|index| everything.get(index)) {
         return Some((word, *callable));
     }
-    // Names may have spaces in them.
+    // Names may contain spaces.
     let starts = |name: &str| {
         let rest = line.strip_prefix(name);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
@@ -407,7 +403,7 @@ fn find_called<'a, 'b>(everything: &[Callable<'a>], line: &'b str, taken: &[&str
     Some((line.get(..name.len())?, *everything.get(*index)?))
 }
 
-/// Which name means which of several things.
+/// The items that names call, by index.
 struct Names(HashMap<String, usize>);
 
 impl Names {

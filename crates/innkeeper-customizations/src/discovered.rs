@@ -6,7 +6,11 @@
 //! 2. [`Discovered`]: the same with origins. One for each scan of a source, and one that merges those of a session.
 //! 3. [`innkeeper_host::customizations::CustomizationSet`]: the entries that clients see, and the view for agents
 //!    (`set.rs`, `wire.rs`).
-//! 4. [`innkeeper_host::customizations::TurnCustomizations`]: the enabled part of a set, for one turn.
+//! 4. [`innkeeper_host::customizations::EnablementStore`], in the core: the decisions of users, from which the core
+//!    computes the disabled ids of a session.
+//! 5. [`innkeeper_host::customizations::TurnCustomizations`]: the enabled part of a set, for one turn. The host's
+//!    `CustomizationsWatch` waits for it.
+//! 6. `TurnContext` of the agents: the rules, skills and custom agent that a model's turn uses.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

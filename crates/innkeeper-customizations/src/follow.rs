@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ahp_types::state::Customization;
 use futures_util::future::{join_all, select_all};
-use innkeeper_host::customizations::{CustomizationSet, FoundSink};
+use innkeeper_host::customizations::{CustomizationSet, CustomizationsSink};
 use tokio::sync::watch;
 
 use crate::copies::{Copied, Job};
@@ -29,7 +29,7 @@ pub(crate) async fn follow(
     shared: Arc<DiscoveryContext>,
     workspaces: Vec<PathBuf>,
     jobs: Vec<Arc<Job>>,
-    found: FoundSink,
+    sink: CustomizationsSink,
 ) {
     let watching = {
         let (shared, workspaces) = (Arc::clone(&shared), workspaces.clone());
@@ -64,7 +64,7 @@ pub(crate) async fn follow(
         // A copy does not make it a preview, because only its client knows how long it takes: the set says that it is
         // awaited.
         set.is_preview = !is_complete;
-        let is_told = found.report(Arc::new(set)).await;
+        let is_told = sink.report(Arc::new(set)).await;
         follower.reported.send_replace(numbers);
         if !is_told || !sources.changed().await {
             return;

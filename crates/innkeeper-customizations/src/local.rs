@@ -9,7 +9,7 @@ use ahp_types::state::Customization;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use innkeeper_host::customizations::{
-    Common, CustomizationSources, Customizations, Following, FoundSink, Hooks, NoHooks,
+    Common, CustomizationSources, Customizations, CustomizationsSink, Following, Hooks, NoHooks,
 };
 use innkeeper_plugins::{Child, Container};
 use innkeeper_std::sync::Mutex;
@@ -25,7 +25,7 @@ use crate::source::{Source, SourcePool, WatchedSource, configured, saved_into};
 use crate::wire;
 
 /// How long the start waits for the customizations of every session. Later ones are reported after their scan.
-const PATIENCE: Duration = Duration::from_millis(500);
+const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Creates the hooks of a session.
 pub type HooksOf = dyn Fn(&Discovered) -> Arc<dyn Hooks> + Send + Sync;
@@ -155,7 +155,7 @@ impl LocalCustomizations {
                 let _ = source.wait_for(Option::is_some).await;
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, reading).await;
+        let _ = tokio::time::timeout(START_TIMEOUT, reading).await;
         let own = directories.own_servers();
         let (sender, common) = watch::channel(Arc::new(common(&own, &watched)));
         let weak = watched.iter().map(Arc::downgrade).collect();
@@ -194,18 +194,18 @@ pub(crate) fn common(own: &[DiscoveredContainer], watched: &[Arc<WatchedSource>]
 
 #[async_trait]
 impl Customizations for LocalCustomizations {
-    fn follow(&self, wanted: CustomizationSources, found: FoundSink) -> Following {
+    fn follow(&self, sources: CustomizationSources, sink: CustomizationsSink) -> Following {
         let shared = Arc::clone(&self.shared);
-        let jobs = wanted.client_plugins.iter();
+        let jobs = sources.client_plugins.iter();
         let jobs = jobs
-            .map(|plugin| shared.copies.copy(plugin, &found.client_files()))
+            .map(|plugin| shared.copies.copy(plugin, &sink.client_files()))
             .collect();
-        let workspaces = wanted
+        let workspaces = sources
             .working_directories
             .iter()
             .filter_map(|uri| path_of(uri))
             .collect();
-        let task = tokio::spawn(follow::follow(shared, workspaces, jobs, found));
+        let task = tokio::spawn(follow::follow(shared, workspaces, jobs, sink));
         Following::new(Ending(task.abort_handle()))
     }
 

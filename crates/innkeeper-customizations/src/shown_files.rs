@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Component as Step, Path, PathBuf};
 
-use innkeeper_host::customizations::{Look, Shown};
+use innkeeper_host::customizations::{FileAccess, Shown};
 use innkeeper_host::resources::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
 use innkeeper_plugins::{Child, Component, Container, Icon, SkillOrigin, is_private};
 use url::Url;
@@ -21,16 +21,20 @@ const MAX_ENTRIES: usize = 10_000;
 const HOOKS_FILE: &str = "hooks.json";
 
 /// Finds the file of a URI, if one of the containers shows it. Reads files.
-pub(crate) fn find(parts: &[DiscoveredContainer], uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+pub(crate) fn find(
+    parts: &[DiscoveredContainer],
+    uri: &str,
+    access: FileAccess,
+) -> Option<Result<Shown, ResourceError>> {
     // A file of one container may declare servers of another.
     if parts.iter().any(|part| has_server(part, uri)) {
         return None;
     }
-    let found = parts.iter().find_map(|part| find_in(part, uri, look));
+    let found = parts.iter().find_map(|part| find_in(part, uri, access));
     found.or_else(|| names_at(parts, uri))
 }
 
-fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+fn find_in(part: &DiscoveredContainer, uri: &str, access: FileAccess) -> Option<Result<Shown, ResourceError>> {
     let relative = relative_to(part, uri)?;
     let shown = what(part, &relative)?;
     let outside = || ResourceError::Outside {
@@ -39,7 +43,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
     };
     let real = match shown {
         // A client with the scope to view does not see commands (CUS-26).
-        ShownFile::Commands if !look.drives => return Some(Err(outside())),
+        ShownFile::Commands if !access.drives => return Some(Err(outside())),
         ShownFile::Commands | ShownFile::Itself => part.reader().real_path(&relative),
         ShownFile::Beside(directory) => {
             let inside = relative.strip_prefix(&directory).unwrap_or_else(|_| Path::new(""));
@@ -49,7 +53,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, look: Look) -> Option<Result<S
     let found = real.and_then(|real| match part.origin() {
         // A symlink with a harmless name may lead to a private file.
         _ if is_private(&real) => Err(io::ErrorKind::PermissionDenied.into()),
-        Origin::Client { .. } => copied(&real, uri, look.bytes),
+        Origin::Client { .. } => copied(&real, uri, access.bytes),
         _ => match Url::from_file_path(&real) {
             Ok(here) => Ok(Ok(Shown::Here(here.into()))),
             Err(()) => Err(io::ErrorKind::NotFound.into()),

@@ -53,13 +53,13 @@ impl Machine {
     }
 }
 
-fn kit(discovered: &Discovered) -> CustomizationSet {
+fn set(discovered: &Discovered) -> CustomizationSet {
     discovered.set()
 }
 
 /// The full names of skills, with what their descriptions say about where they are.
-fn skills(kit: &CustomizationSet) -> Vec<(String, &str)> {
-    let skills = kit.skills.iter();
+fn skills(set: &CustomizationSet) -> Vec<(String, &str)> {
+    let skills = set.skills.iter();
     skills
         .map(|skill| {
             (
@@ -81,7 +81,7 @@ fn b3_workspaces_win_over_users_and_both_over_plugins() {
         .skill("work/.github/skills", "x")
         .write("work/.claude/commands/x.md", "---\ndescription: A command.\n---\nX\n");
     let discovered = machine.look();
-    let kit = kit(&discovered);
+    let set = set(&discovered);
     let expected = [
         ("x", "In work/.github/skills."),
         ("x", "In work/.claude/skills."),
@@ -89,11 +89,11 @@ fn b3_workspaces_win_over_users_and_both_over_plugins() {
         ("x", "In home/.claude/skills."),
         ("p:x", "In plugins/p/skills."),
     ];
-    assert_eq!(skills(&kit), expected.map(|(name, text)| (name.to_owned(), text)));
-    let ids: Vec<String> = kit.skills.iter().map(|skill| skill.about.id.clone()).collect();
-    assert!(!kit.shadows.contains_key(&ids[0]), "nothing comes before the first");
+    assert_eq!(skills(&set), expected.map(|(name, text)| (name.to_owned(), text)));
+    let ids: Vec<String> = set.skills.iter().map(|skill| skill.about.id.clone()).collect();
+    assert!(!set.shadows.contains_key(&ids[0]), "nothing comes before the first");
     for (index, id) in ids.iter().enumerate().skip(1) {
-        assert_eq!(kit.shadows[id], ids[..index], "in the order in which they win");
+        assert_eq!(set.shadows[id], ids[..index], "in the order in which they win");
     }
 }
 
@@ -109,14 +109,14 @@ fn b3_one_file_that_two_directories_lead_to_is_one() {
     }
     std::fs::create_dir_all(machine.path("work/.claude/rules")).unwrap();
     std::os::unix::fs::symlink("../../AGENTS.md", machine.path("work/.claude/rules/agents.md")).unwrap();
-    let kit = kit(&machine.look());
-    let copies: Vec<_> = kit.skills.iter().map(|skill| skill.about.original.is_some()).collect();
-    assert_eq!(copies, [false, false, true, true], "{:?}", skills(&kit));
+    let set = set(&machine.look());
+    let copies: Vec<_> = set.skills.iter().map(|skill| skill.about.original.is_some()).collect();
+    assert_eq!(copies, [false, false, true, true], "{:?}", skills(&set));
     assert_eq!(
-        kit.skills[2].about.original.as_ref().unwrap().id,
-        kit.skills[0].about.id
+        set.skills[2].about.original.as_ref().unwrap().id,
+        set.skills[0].about.id
     );
-    let copies: Vec<_> = kit.rules.iter().map(|rule| rule.about.original.is_some()).collect();
+    let copies: Vec<_> = set.rules.iter().map(|rule| rule.about.original.is_some()).collect();
     assert_eq!(copies, [false, true]);
 }
 
@@ -168,15 +168,15 @@ async fn texts_are_read_when_they_are_wanted_and_say_so_when_they_are_gone() {
         "work/.github/agents/a b.agent.md",
         "---\ndescription: A.\n---\nYou are A.\n",
     );
-    let kit = kit(&machine.look());
-    let skill = &kit.skills[0];
+    let set = set(&machine.look());
+    let skill = &set.skills[0];
     assert_eq!(
         skill.directory.as_deref(),
         Some(&*machine.path("work/.claude/skills/x"))
     );
-    let read = |about| kit.texts.read(about);
+    let read = |about| set.texts.read(about);
     assert_eq!(read(&skill.about).await.unwrap(), "Body of work/.claude/skills.\n");
-    assert_eq!(read(&kit.agents[0].about).await.unwrap(), "You are A.\n");
+    assert_eq!(read(&set.agents[0].about).await.unwrap(), "You are A.\n");
     std::fs::remove_dir_all(machine.path("work/.claude/skills/x")).unwrap();
     let told = read(&skill.about).await.unwrap_err();
     assert!(told.contains("x/SKILL.md does not exist"), "{told}");
@@ -189,8 +189,8 @@ fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
         .skill("home/.claude/skills", "x")
         .skill("home/.copilot/skills", "y");
     let discovered = machine.directories().look(&[machine.path("home")]);
-    let kit = kit(&discovered);
-    assert_eq!(skills(&kit).len(), 2);
+    let set = set(&discovered);
+    assert_eq!(skills(&set).len(), 2);
     let origins: Vec<_> = discovered
         .containers
         .iter()
@@ -251,8 +251,8 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
     link("work/.github/instructions/rust.instructions.md", "../../docs/rust.md");
     link("work/.cursor/rules/rust.mdc", "../../docs/rust.md");
     let discovered = machine.look();
-    let kit = kit(&discovered);
-    let used: Vec<_> = kit
+    let set = set(&discovered);
+    let used: Vec<_> = set
         .rules
         .iter()
         .filter(|rule| rule.about.original.is_none())
@@ -265,10 +265,10 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
             ("AGENTS.md", true)
         ]
     );
-    let agents = kit.rules.iter().find(|rule| rule.always).unwrap();
-    let linked = kit.rules.iter().find(|rule| rule.about.uri.ends_with("agents.mdc"));
+    let agents = set.rules.iter().find(|rule| rule.always).unwrap();
+    let linked = set.rules.iter().find(|rule| rule.about.uri.ends_with("agents.mdc"));
     let linked = &linked.unwrap().about;
-    assert_eq!(kit.shadows[&linked.id], std::slice::from_ref(&agents.about.id));
+    assert_eq!(set.shadows[&linked.id], std::slice::from_ref(&agents.about.id));
     assert_eq!(linked.original.as_ref().unwrap().id, agents.about.id);
 }
 
@@ -284,14 +284,14 @@ fn cus26_a_rule_that_always_applies_keeps_to_its_patterns() {
         let text = format!("---\ndescription: R.\nalwaysApply: true\n{globs}---\nR.\n");
         machine.write(&format!("plugins/p/rules/{name}.mdc"), &text);
     }
-    let kit = kit(&machine.directories().look(&[]));
-    let rules: Vec<(&str, bool)> = kit
+    let set = set(&machine.directories().look(&[]));
+    let rules: Vec<(&str, bool)> = set
         .rules
         .iter()
         .map(|rule| (rule.about.name.as_str(), rule.always))
         .collect();
     assert_eq!(rules, [("all", true), ("everywhere", true), ("rust", false)]);
-    let rust = kit.rules.iter().find(|rule| rule.about.name == "rust").unwrap();
+    let rust = set.rules.iter().find(|rule| rule.about.name == "rust").unwrap();
     assert_eq!(
         rust.globs,
         ["src/**/*.rs"],
@@ -307,7 +307,7 @@ fn the_same_directory_under_two_names_is_one_workspace() {
     let discovered = machine
         .directories()
         .look(&[machine.path("work"), machine.path("link")]);
-    assert_eq!(skills(&kit(&discovered)).len(), 1);
+    assert_eq!(skills(&set(&discovered)).len(), 1);
 }
 
 #[test]
@@ -365,11 +365,11 @@ fn cus26_a_rule_of_no_workspace_applies_to_all_workspaces() {
         .write("home/.claude/rules/of-home.md", rule)
         .write("plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#)
         .write("plugins/p/rules/of-plugin.mdc", "---\nglobs: **/*.rs\n---\nR.\n");
-    let kit = kit(&machine
+    let set = set(&machine
         .directories()
         .look(&[machine.path("work"), machine.path("plugins")]));
     let about = |name: &str| {
-        let rule = kit.rules.iter().find(|rule| rule.about.name == name).unwrap();
+        let rule = set.rules.iter().find(|rule| rule.about.name == name).unwrap();
         (rule.base.clone(), rule.about.plugin_root.clone())
     };
     assert_eq!(about("of-work"), (Some(machine.path("work")), None));

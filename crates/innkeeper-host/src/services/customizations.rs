@@ -22,7 +22,9 @@ pub use innkeeper_core::customization::{
     ClientPlugin, CustomizationSources, EnablementStore, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows,
 };
 pub(crate) use session_watch::CustomizationsWatch;
-pub use set::{About, CustomAgent, CustomizationSet, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
+pub use set::{
+    About, CustomAgent, CustomizationSet, FileAccess, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts,
+};
 pub use turn::{Callable, Called, Expanded, TurnCustomizations, by_name};
 
 use ahp_types::state::Customization;
@@ -48,7 +50,7 @@ pub trait Customizations: Send + Sync + 'static {
     /// after each change. Turns wait for the first report, and fail after about a minute without one; so an empty set
     /// has to be reported too. For a while they also wait for plugins that a report says are
     /// [awaited](CustomizationSet::awaited).
-    fn follow(&self, wanted: CustomizationSources, found: FoundSink) -> Following;
+    fn follow(&self, sources: CustomizationSources, sink: CustomizationsSink) -> Following;
 
     /// The customizations of every session of this host, for `AgentInfo.customizations` (CUS-21): containers without
     /// their children, now and after each change.
@@ -72,14 +74,14 @@ impl Customizations for NoCustomizations {
         false
     }
 
-    fn follow(&self, _: CustomizationSources, _: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, _: CustomizationsSink) -> Following {
         Following::new(())
     }
 }
 
 /// Takes the reports about one session.
 #[derive(Clone)]
-pub struct FoundSink {
+pub struct CustomizationsSink {
     session: ChannelId,
     /// The number of the follow. Reports of an older follow of the session are ignored.
     number: u64,
@@ -87,7 +89,7 @@ pub struct FoundSink {
     inbox: mpsc::WeakSender<Message>,
 }
 
-impl FoundSink {
+impl CustomizationsSink {
     pub(crate) fn new(session: ChannelId, number: u64, inbox: mpsc::WeakSender<Message>) -> Self {
         Self { session, number, inbox }
     }
@@ -114,9 +116,9 @@ impl FoundSink {
     }
 }
 
-impl fmt::Debug for FoundSink {
+impl fmt::Debug for CustomizationsSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FoundSink")
+        f.debug_struct("CustomizationsSink")
             .field("session", &self.session)
             .finish_non_exhaustive()
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use innkeeper_host::agent::{Confirmation, Invocation, SubagentSpec, ToolResult, Verdict};
 use innkeeper_host::customizations::{
-    CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, HookCall, HookEvent, HookOutcome,
-    Hooks,
+    CustomizationSet, CustomizationSources, Customizations, CustomizationsSink, Following, HookCall, HookEvent,
+    HookOutcome, Hooks,
 };
 use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{AgentError, EventSink, Host, TurnInput, async_trait};
@@ -88,12 +88,12 @@ impl Hooks for Listening {
 }
 
 impl Customizations for Listening {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
         let set = Arc::new(CustomizationSet {
             hooks: Arc::new(self.clone()),
             ..CustomizationSet::default()
         });
-        Following::new(tokio::spawn(async move { found.report(set).await }))
+        Following::new(tokio::spawn(async move { sink.report(set).await }))
     }
 }
 
@@ -641,12 +641,12 @@ async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
     }
 
     impl Customizations for Slow {
-        fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
+        fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
             let set = Arc::new(CustomizationSet {
                 hooks: Arc::new(Self),
                 ..CustomizationSet::default()
             });
-            Following::new(tokio::spawn(async move { found.report(set).await }))
+            Following::new(tokio::spawn(async move { sink.report(set).await }))
         }
     }
 

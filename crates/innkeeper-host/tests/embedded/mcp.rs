@@ -7,7 +7,7 @@ use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
 use innkeeper_host::agent::{AuthRequirement, ToolContent};
 use innkeeper_host::customizations::{
-    About, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink,
+    About, CustomizationSet, CustomizationSources, Customizations, CustomizationsSink, Following,
 };
 use innkeeper_host::mcp::{
     AppCapabilities, Arguments, CallHandler, CallOutcome, DesiredServers, McpError, McpServers, McpTool, Question,
@@ -30,7 +30,7 @@ const RESOURCE: &str = "https://mcp.example.com/";
 struct OnePlugin;
 
 impl Customizations for OnePlugin {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
         let server = json!({
             "type": "mcpServer", "id": "inn", "uri": "file:///p/.mcp.json", "name": "inn", "state": { "kind": "stopped" },
         });
@@ -58,7 +58,7 @@ impl Customizations for OnePlugin {
             ..CustomizationSet::default()
         });
         let reporting = tokio::spawn(async move {
-            found.report(set).await;
+            sink.report(set).await;
         });
         Following::new(reporting)
     }

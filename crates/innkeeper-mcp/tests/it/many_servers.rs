@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_host::customizations::{
-    About, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink,
+    About, CustomizationSet, CustomizationSources, Customizations, CustomizationsSink, Following,
 };
 use innkeeper_host::mcp::{ServerDeclaration, Transport};
 use innkeeper_host::{
@@ -53,7 +53,7 @@ impl AgentChat for Silent {
 struct Declared(Vec<Arc<ServerDeclaration>>);
 
 impl Customizations for Declared {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
         let entries = self.0.iter().map(|declared| {
             let About { id, name, .. } = &declared.about;
             let entry = json!({
@@ -62,13 +62,13 @@ impl Customizations for Declared {
             });
             Arc::new(serde_json::from_value(entry).unwrap())
         });
-        let kit = Arc::new(CustomizationSet {
+        let set = Arc::new(CustomizationSet {
             entries: entries.collect(),
             mcp_servers: self.0.clone(),
             ..CustomizationSet::default()
         });
         Following::new(tokio::spawn(async move {
-            found.report(kit).await;
+            sink.report(set).await;
         }))
     }
 }

@@ -1,6 +1,6 @@
 //! Custom agents: Markdown files whose body is a system prompt (P8).
 
-use crate::components::gather::{Found, Gathering};
+use crate::components::gather::{Gathering, NewChild};
 use crate::components::listing::{self, Listed, ends_with, is_readme, stem};
 use crate::components::skill::{is_hidden_from_people, note_missing};
 use crate::formats::locations::{Location, is_directory, last_name};
@@ -60,7 +60,7 @@ fn read(gathering: &mut Gathering<'_>, file: Listed) {
     let name = gathering.name(fields, "name", fallback, &shown);
     let description = fields.and_then(|fields| fields.paragraph("description"));
     note_missing(gathering, &markdown, description.is_none(), &shown, "agent");
-    let found = Found {
+    let found = NewChild {
         name,
         description,
         range: None,

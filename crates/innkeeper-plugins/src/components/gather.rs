@@ -28,7 +28,7 @@ pub(crate) struct Gathering<'r> {
 
 /// A component before it has an id.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct NewChild {
     pub(crate) path: PathBuf,
     pub(crate) name: String,
     pub(crate) description: Option<String>,
@@ -65,12 +65,12 @@ impl<'r> Gathering<'r> {
     }
 
     /// Adds a component of a file with several, unless one of its kind has its name already (P13).
-    pub(crate) fn add(&mut self, found: Found) {
+    pub(crate) fn add(&mut self, found: NewChild) {
         self.add_child(found, None);
     }
 
     /// The same for a component that is a file, by the path that [`Self::is_new`] was asked about.
-    pub(crate) fn add_file(&mut self, found: Found, real: &Path) {
+    pub(crate) fn add_file(&mut self, found: NewChild, real: &Path) {
         // A published plugin is a copy, so no other path leads to its files.
         let real = match self.base {
             Base::Path(_) => Some(self.root.full(real)),
@@ -79,7 +79,7 @@ impl<'r> Gathering<'r> {
         self.add_child(found, real);
     }
 
-    fn add_child(&mut self, found: Found, real: Option<PathBuf>) {
+    fn add_child(&mut self, found: NewChild, real: Option<PathBuf>) {
         let mut child = Child {
             id: String::new(),
             uri: self.base.file(&found.path),

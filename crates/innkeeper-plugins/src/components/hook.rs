@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::components::gather::{Found, Gathering};
+use crate::components::gather::{Gathering, NewChild};
 use crate::components::hook_event::HookEvent;
 use crate::formats::detect::Format;
 use crate::formats::locations::last_name;
@@ -222,7 +222,7 @@ fn add(gathering: &mut Gathering<'_>, path: PathBuf, raw: Value, origin: HookOri
     if hooks.is_empty() {
         return;
     }
-    gathering.add(Found {
+    gathering.add(NewChild {
         name: last_name(&path),
         description: raw
             .get("description")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ast::{Object, Value as Node};
 use serde_json::Value;
 
-use crate::components::gather::{Found, Gathering};
+use crate::components::gather::{Gathering, NewChild};
 use crate::components::mcp_strict;
 use crate::id::id;
 use crate::limits::{MAX_NAME_CHARS, MAX_SERVERS};
@@ -156,7 +156,7 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
                 &shown,
                 "has a server without a name, which is left out: give it one",
             ),
-            Ok(transport) => gathering.add(Found {
+            Ok(transport) => gathering.add(NewChild {
                 path: PathBuf::from(path),
                 name,
                 description: raw

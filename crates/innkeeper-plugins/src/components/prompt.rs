@@ -1,6 +1,6 @@
 //! Prompt files: `*.prompt.md`, slash commands that expand (P7).
 
-use crate::components::gather::{Found, Gathering};
+use crate::components::gather::{Gathering, NewChild};
 use crate::components::listing::{self, Listed, ends_with, stem};
 use crate::formats::locations::{Location, is_directory};
 use crate::tree::{Component, Kind};
@@ -50,7 +50,7 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed) {
         model: fields.and_then(|fields| fields.first("model")),
         tools: fields.and_then(|fields| fields.list("tools")).unwrap_or_default(),
     };
-    let found = Found {
+    let found = NewChild {
         name,
         description: fields.and_then(|fields| fields.paragraph("description")),
         range: None,

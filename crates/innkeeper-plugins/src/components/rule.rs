@@ -1,6 +1,6 @@
 //! Rules and instruction files: text for the context while they apply (P9).
 
-use crate::components::gather::{Found, Gathering};
+use crate::components::gather::{Gathering, NewChild};
 use crate::components::listing::{self, Listed, ends_with, stem};
 use crate::formats::locations::{Location, is_directory, last_name};
 use crate::read::frontmatter::Frontmatter;
@@ -79,7 +79,7 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed, unscoped: Unscop
     let shown = label(&file.path);
     let fallback = stem(&file.name, ENDINGS).unwrap_or(&file.name);
     let name = gathering.name(fields, "name", fallback, &shown);
-    let found = Found {
+    let found = NewChild {
         name,
         description: fields.and_then(|fields| fields.paragraph("description")),
         range: None,

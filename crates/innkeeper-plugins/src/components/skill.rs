@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::components::gather::{Found, Gathering, Markdown};
+use crate::components::gather::{Gathering, Markdown, NewChild};
 use crate::components::listing::{self, ends_with, is_readme, stem};
 use crate::components::prompt;
 use crate::formats::detect::has_manifest;
@@ -200,7 +200,7 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: PathBuf, real: PathBuf, 
     if let Some(folder) = file.parent() {
         read_sidecar(gathering, folder, &mut skill, &mut icons);
     }
-    let found = Found {
+    let found = NewChild {
         path: file,
         name,
         description,
@@ -243,7 +243,7 @@ pub(crate) fn gather_commands(gathering: &mut Gathering<'_>, location: &Location
         let fields = markdown.fields.as_ref();
         let mut name = file.folders;
         name.push(stem(&file.name, &[".md"]).unwrap_or(&file.name).to_owned());
-        let found = Found {
+        let found = NewChild {
             name: printable(&name.join(":"), MAX_NAME_CHARS),
             description: fields.and_then(|fields| fields.paragraph("description")),
             range: None,

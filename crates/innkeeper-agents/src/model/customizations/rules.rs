@@ -277,12 +277,12 @@ mod tests {
             always: true,
             ..Rule::default()
         });
-        let kit = CustomizationSet {
+        let set = CustomizationSet {
             rules: rules.collect(),
             texts: Arc::new(LongTexts(Arc::clone(&read))),
             ..CustomizationSet::default()
         };
-        let customizations = TurnCustomizations::new(Arc::new(kit), Arc::default());
+        let customizations = TurnCustomizations::new(Arc::new(set), Arc::default());
         let always = AlwaysRules::load(&TurnContext::new(customizations, &[], None), u32::MAX).await;
         let added = always.applied.len();
         assert!(always.text.len() < MAX_ALWAYS + 1000, "{}", always.text.len());

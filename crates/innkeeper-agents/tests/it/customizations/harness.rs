@@ -9,8 +9,8 @@ use innkeeper_agents::model::client::{Api, Endpoint};
 use innkeeper_agents::model::{Key, Model, ModelAgent, ModelAgentSettings};
 use innkeeper_agents::tools::{ToolSettings, standard_tools};
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, HookCall,
-    HookEvent, HookOutcome, Hooks, Rule, Skill, Texts,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, CustomizationsSink, Following,
+    HookCall, HookEvent, HookOutcome, Hooks, Rule, Skill, Texts,
 };
 use innkeeper_host::{Access, EventSink, Host, Limits, async_trait, http};
 use innkeeper_testkit::model_server::{ConversationPart, ModelServer, ReceivedRequest, Script};
@@ -23,9 +23,9 @@ use tempfile::TempDir;
 struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
-        let kit = Arc::clone(&self.0);
-        Following::new(tokio::spawn(async move { found.report(kit).await }))
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
+        let set = Arc::clone(&self.0);
+        Following::new(tokio::spawn(async move { sink.report(set).await }))
     }
 }
 
@@ -62,18 +62,18 @@ impl<F: Fn(&HookCall) -> HookOutcome + Send + Sync + 'static> Hooks for BeforeTo
 /// is outside.
 pub struct AgentFixture {
     pub dir: TempDir,
-    pub kit: CustomizationSet,
+    pub set: CustomizationSet,
 }
 
 impl AgentFixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("work")).expect("a directory");
-        let kit = CustomizationSet {
+        let set = CustomizationSet {
             texts: Arc::new(OnDisk),
             ..CustomizationSet::default()
         };
-        Self { dir, kit }
+        Self { dir, set }
     }
 
     pub fn work(&self) -> PathBuf {
@@ -103,7 +103,7 @@ impl AgentFixture {
     /// Adds a rule for files, or one that always applies if there are no globs.
     pub fn rule(mut self, name: &str, globs: &[&str], text: &str) -> Self {
         let about = self.about(&format!("work/rules/{name}.md"), name, text);
-        self.kit.rules.push(Rule {
+        self.set.rules.push(Rule {
             about,
             always: globs.is_empty(),
             globs: globs.iter().map(|glob| (*glob).to_owned()).collect(),
@@ -115,7 +115,7 @@ impl AgentFixture {
     /// Adds a rule without globs.
     pub fn rule_on_request(self, name: &str, text: &str) -> Self {
         let mut fixture = self.rule(name, &[], text);
-        if let Some(rule) = fixture.kit.rules.last_mut() {
+        if let Some(rule) = fixture.set.rules.last_mut() {
             rule.always = false;
         }
         fixture
@@ -124,7 +124,7 @@ impl AgentFixture {
     /// Adds a skill with its own directory outside the working directory.
     pub fn skill(mut self, name: &str, text: &str) -> Self {
         let about = self.about(&format!("home/skills/{name}/SKILL.md"), name, text);
-        self.kit.skills.push(Skill {
+        self.set.skills.push(Skill {
             about,
             for_models: true,
             for_people: true,
@@ -135,7 +135,7 @@ impl AgentFixture {
     }
 
     pub fn last_skill(mut self, change: impl FnOnce(&mut Skill)) -> Self {
-        change(self.kit.skills.last_mut().expect("a skill"));
+        change(self.set.skills.last_mut().expect("a skill"));
         self
     }
 
@@ -147,13 +147,13 @@ impl AgentFixture {
             ..CustomAgent::default()
         };
         change(&mut agent);
-        self.kit.agents.push(agent);
+        self.set.agents.push(agent);
         self
     }
 
     /// Adds a hook for the calls of a tool.
     pub fn hook(&mut self, tool: &'static str, outcome: impl Fn(&HookCall) -> HookOutcome + Send + Sync + 'static) {
-        self.kit.hooks = Arc::new(BeforeTool(tool, outcome));
+        self.set.hooks = Arc::new(BeforeTool(tool, outcome));
     }
 
     pub async fn open(self, script: impl Into<Script>) -> AgentSession {
@@ -176,7 +176,7 @@ impl AgentFixture {
         let agent = ModelAgent::new(settings).expect("an agent");
         let builder = Host::builder()
             .agent(agent)
-            .customizations(Shelf(Arc::new(self.kit)))
+            .customizations(Shelf(Arc::new(self.set)))
             .limits(Limits::default());
         let host = builder.start().await.expect("the host starts");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -166,8 +166,8 @@ async fn a_plugin_text_that_names_its_directory_makes_it_readable() {
         .agent("ringer", "You use ${CLAUDE_PLUGIN_ROOT}/bin, for $1.", |_| {});
     let root = fixture.dir.path().join("plugin");
     let script = fixture.put("plugin/bin/ring.sh", "echo ding");
-    let abouts = fixture.kit.skills.iter_mut().map(|skill| &mut skill.about);
-    for about in abouts.chain(fixture.kit.agents.iter_mut().map(|agent| &mut agent.about)) {
+    let abouts = fixture.set.skills.iter_mut().map(|skill| &mut skill.about);
+    for about in abouts.chain(fixture.set.agents.iter_mut().map(|agent| &mut agent.about)) {
         about.plugin_root = Some(root.clone());
     }
     let read = || Reply::new().call("read_file", json!({ "path": script }));

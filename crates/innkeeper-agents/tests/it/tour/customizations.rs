@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::customizations::{
-    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, Following, FoundSink, PromptFile, Rule,
-    Skill, Texts,
+    About, CustomAgent, CustomizationSet, CustomizationSources, Customizations, CustomizationsSink, Following,
+    PromptFile, Rule, Skill, Texts,
 };
 use innkeeper_host::{Host, async_trait};
 use innkeeper_testkit::embedded::SessionFixture;
@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 struct Shelf(Arc<CustomizationSet>);
 
 impl Customizations for Shelf {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
-        let kit = Arc::clone(&self.0);
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
+        let set = Arc::clone(&self.0);
         let reporting = tokio::spawn(async move {
             tokio::task::yield_now().await;
-            found.report(kit).await
+            sink.report(set).await
         });
         Following::new(reporting)
     }
@@ -107,8 +107,8 @@ async fn answer(fixture: &SessionFixture, id: &str, text: &str) -> (String, Opti
 struct SlowShelf(Arc<CustomizationSet>, Arc<Notify>);
 
 impl Customizations for SlowShelf {
-    fn follow(&self, _: CustomizationSources, found: FoundSink) -> Following {
-        let (kit, read) = (Arc::clone(&self.0), Arc::clone(&self.1));
+    fn follow(&self, _: CustomizationSources, sink: CustomizationsSink) -> Following {
+        let (set, read) = (Arc::clone(&self.0), Arc::clone(&self.1));
         let reporting = tokio::spawn(async move {
             let loading = json!({
                 "type": "directory", "id": "shelf", "uri": "file:///shelf", "name": "shelf",
@@ -120,9 +120,9 @@ impl Customizations for SlowShelf {
                 is_preview: true,
                 ..CustomizationSet::default()
             };
-            found.report(Arc::new(preview)).await;
+            sink.report(Arc::new(preview)).await;
             read.notified().await;
-            found.report(kit).await
+            sink.report(set).await
         });
         Following::new(reporting)
     }

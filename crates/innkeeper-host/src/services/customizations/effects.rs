@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::main_loop::handles::LoopHandles;
 use crate::services::customizations::{
-    CustomizationSet, Customizations, CustomizationsWatch, Following, FoundSink, HookCall, HookEvent,
+    CustomizationSet, Customizations, CustomizationsSink, CustomizationsWatch, Following, HookCall, HookEvent,
     TurnCustomizations,
 };
 use crate::services::mcp::Mcp;
@@ -41,7 +41,7 @@ struct FollowedSession {
     /// Since when a plugin of a client is awaited.
     awaiting_since: Option<Instant>,
     /// The sources of its customizations, once it is followed.
-    wanted: Option<CustomizationSources>,
+    sources: Option<CustomizationSources>,
     /// Whether it had a turn. The end of a session without turns runs no hooks.
     had_turn: bool,
     following: Option<Following>,
@@ -111,7 +111,10 @@ impl FollowedCustomizations {
 
     pub(crate) fn perform(&mut self, handles: &LoopHandles, command: CustomizationCommand) {
         match command {
-            CustomizationCommand::Follow { session, wanted } => self.follow(handles, session, *wanted),
+            CustomizationCommand::Follow {
+                session,
+                wanted: sources,
+            } => self.follow(handles, session, *sources),
             CustomizationCommand::Unfollow { session, switched_off } => {
                 if let Some(session) = self.sessions.remove(&session) {
                     session.run_end_hooks(handles, switched_off);
@@ -121,14 +124,14 @@ impl FollowedCustomizations {
     }
 
     /// Follows the customizations of a session. Until the first report, the set of the previous follow applies.
-    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, wanted: CustomizationSources) {
+    fn follow(&mut self, handles: &LoopHandles, session: ChannelId, sources: CustomizationSources) {
         let number = self.next;
         self.next += 1;
-        let sink = FoundSink::new(session, number, handles.weak_inbox());
-        let following = self.finder.follow(wanted.clone(), sink);
+        let sink = CustomizationsSink::new(session, number, handles.weak_inbox());
+        let following = self.finder.follow(sources.clone(), sink);
         let entry = self.sessions.entry(session).or_default();
         entry.number = number;
-        entry.wanted = Some(wanted);
+        entry.sources = Some(sources);
         // A turn that begins now waits for the new report. Running turns are not told.
         entry.set.send_if_modified(|reported| {
             if let Some(reported) = reported {
@@ -175,7 +178,8 @@ impl FollowedSession {
     /// Runs the hooks for the end of a session. Shutdown waits for them, within its own deadline.
     fn run_end_hooks(self, handles: &LoopHandles, off: Arc<BTreeSet<String>>) {
         let reported = self.set.borrow().clone();
-        let (Some(TurnCustomizations { set, .. }), Some(wanted), true) = (reported, self.wanted, self.had_turn) else {
+        let (Some(TurnCustomizations { set, .. }), Some(sources), true) = (reported, self.sources, self.had_turn)
+        else {
             return;
         };
         if !set.hooks.hear(HookEvent::SessionEnd, &off) {
@@ -187,9 +191,9 @@ impl FollowedSession {
             event: HookEvent::SessionEnd,
             subject: "other".to_owned(),
             mcp: None,
-            session: wanted.session_uri,
+            session: sources.session_uri,
             turn: "".into(),
-            working_directories: wanted.working_directories,
+            working_directories: sources.working_directories,
             input,
         };
         handles.tasks().spawn(async move {

@@ -150,7 +150,7 @@ struct Expansion<'a> {
 }
 
 /// The value of a placeholder.
-struct Found<'a> {
+struct Replacement<'a> {
     /// Length of the placeholder in bytes.
     length: usize,
     text: Cow<'a, str>,
@@ -159,8 +159,8 @@ struct Found<'a> {
 
 impl<'a> Expansion<'a> {
     /// The value of the placeholder at the beginning of the text.
-    fn at(&self, text: &str) -> Option<Found<'a>> {
-        let argument = |length, text| Found {
+    fn at(&self, text: &str) -> Option<Replacement<'a>> {
+        let argument = |length, text| Replacement {
             length,
             text,
             takes_arguments: true,
@@ -192,7 +192,7 @@ impl<'a> Expansion<'a> {
         if let Some(input) = name.strip_prefix("input:") {
             return Some(argument(length, self.input(input)));
         }
-        Some(Found {
+        Some(Replacement {
             length,
             text: Cow::Owned(self.variables.place(name)?),
             takes_arguments: false,

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use innkeeper_core::resource::{AllowedRoot, ResourceOp, VisibleSessions};
 
 use crate::services::customizations::effects::FollowedCustomizations;
-use crate::services::customizations::{CustomizationSet, Look, Shown};
+use crate::services::customizations::{CustomizationSet, FileAccess, Shown};
 use crate::services::resources::effects::{content_info, list_result, object, read_result, resolve_result};
 use crate::services::resources::{ResourceError, ResourceInfo, ResourceKind, Resources};
 
 /// The sets of the sessions that a client sees.
 pub(crate) struct VisibleSets {
     sets: Vec<Arc<CustomizationSet>>,
-    look: Look,
+    access: FileAccess,
 }
 
 impl VisibleSets {
@@ -24,7 +24,7 @@ impl VisibleSets {
         let sessions = sight.sessions.iter();
         Self {
             sets: sessions.filter_map(|session| followed.known_set(*session)).collect(),
-            look: Look {
+            access: FileAccess {
                 drives: sight.drives,
                 bytes,
             },
@@ -60,8 +60,8 @@ impl VisibleSets {
             return Err(error);
         }
         for set in &self.sets {
-            if let Some(found) = set.texts.find(uri, self.look).await {
-                return serve(resources, op, found?, self.look.bytes).await;
+            if let Some(found) = set.texts.find(uri, self.access).await {
+                return serve(resources, op, found?, self.access.bytes).await;
             }
         }
         Err(error)

@@ -54,17 +54,17 @@ impl CustomizationsWatch {
         self.within(FIRST_TIME).await.unwrap_or_else(|| self.now())
     }
 
-    /// Returns the customizations for a turn, or `None` if there is no report within `patience`: the turn would miss
+    /// Returns the customizations for a turn, or `None` if there is no report within `timeout`: the turn would miss
     /// rules, and hooks that guard its tool calls. `waits` runs once if the turn has to wait noticeably. Plugins that
     /// clients have not handed over yet are awaited too, but only for a limited time.
     pub(crate) async fn for_turn(
         &self,
-        patience: Duration,
+        timeout: Duration,
         waits: impl Future<Output = ()>,
     ) -> Option<TurnCustomizations> {
         if self.within(FIRST_TIME).await.is_none() {
             waits.await;
-            self.within(patience).await?;
+            self.within(timeout).await?;
             self.settled().await;
             return Some(self.now());
         }
@@ -132,10 +132,10 @@ mod tests {
     async fn cus22_a_turn_waits_for_what_a_client_hands_over_and_not_for_ever() {
         let (reports, found) = watch::channel(reported(&["tools"], Some(Duration::from_secs(8))));
         let customizations_watch = CustomizationsWatch::new(found, Arc::default());
-        let patience = Duration::from_secs(60);
+        let timeout = Duration::from_secs(60);
         let begun = Instant::now();
         let (known, ()) = tokio::join!(
-            customizations_watch.for_turn(patience, async { panic!("in silence") }),
+            customizations_watch.for_turn(timeout, async { panic!("in silence") }),
             async {
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 reports.send_replace(reported(&[], None));
@@ -146,7 +146,7 @@ mod tests {
 
         reports.send_replace(reported(&["tools"], Some(Duration::from_secs(8))));
         let (begun, told) = (Instant::now(), std::cell::Cell::new(false));
-        let known = customizations_watch.for_turn(patience, async { told.set(true) }).await;
+        let known = customizations_watch.for_turn(timeout, async { told.set(true) }).await;
         assert_eq!(known.expect("known").awaited(), ["tools"], "it goes on without");
         assert_eq!((begun.elapsed(), told.get()), (Duration::from_secs(8), true));
     }

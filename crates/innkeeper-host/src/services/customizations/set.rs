@@ -181,14 +181,14 @@ pub trait Texts: Send + Sync + 'static {
 
     /// Finds a file that the session shows by its URI, or one in the directory of a skill, for a client that sees the
     /// session (RES-03). Returns `None` if the session does not show it.
-    async fn find(&self, _uri: &str, _look: Look) -> Option<Result<Shown, ResourceError>> {
+    async fn find(&self, _uri: &str, _access: FileAccess) -> Option<Result<Shown, ResourceError>> {
         None
     }
 }
 
 /// The rights and limits of a client that reads a shown file.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct FileAccess {
     /// Whether the client has the scope to drive sessions. Others do not see the commands of hooks.
     pub drives: bool,
     /// Maximum bytes of a file.

@@ -146,7 +146,7 @@ async fn p12_a_trusted_workspace_hook_denies_a_call_also_after_a_restart() {
     stage.start_turn("t3", "And again.").await;
     let message = answer(&stage, &stage.client, "accept", Some("refuse")).await;
     assert!(
-        message.contains("no longer what you decided about. New or different:\n- file guard.sh"),
+        message.contains("They have changed since your decision. New or different:\n- file guard.sh"),
         "{message}"
     );
     stage.approve().await;

@@ -108,7 +108,7 @@ pub enum Reply {
         /// The reply.
         reply: ToolReply,
     },
-    /// People answered.
+    /// A user answered.
     Answered {
         /// The id of [`Questions`].
         id: String,

@@ -101,7 +101,7 @@ pub struct CustomizationState {
 }
 
 impl CustomizationState {
-    /// Of a session that comes with decisions.
+    /// The state of a session that is restored with its decisions.
     pub(crate) fn with(decisions: Arc<Decisions>) -> Self {
         Self {
             decisions,

@@ -343,7 +343,7 @@ impl Sim {
         self.last_published = frame.seq;
         self.mutator.appended(&frame);
         let merges = |latency: u32| latency > 0;
-        // Those who show MCP Apps may get something else (MCP-14).
+        // Clients that show MCP Apps may get another frame (MCP-14).
         let is_one_for_all = !frame.is_shown_differently();
         for mcp_apps in [true, false] {
             let meant = to

@@ -24,7 +24,7 @@ pub(super) fn check(source: &Source) -> Vec<Scoped> {
         // A comment behind the return may stand behind the brace, too.
         let line_end = code[close..].find('\n').map_or(code.len(), |offset| close + offset);
         let has_comment = source.prose[open..line_end].contains("//");
-        if code[open + 1..close].trim() != "return;" || has_comment {
+        if code[open + 1..close].trim() != "return;" || has_comment || is_explained(source, start) {
             continue;
         }
         found.push(Scoped {
@@ -44,6 +44,15 @@ pub(super) fn check(source: &Source) -> Vec<Scoped> {
         });
     }
     found
+}
+
+/// Whether a comment stands directly above the `let` statement of this `else`.
+fn is_explained(source: &Source, else_at: usize) -> bool {
+    let Some(statement) = source.product_code[..else_at].rfind("let ") else {
+        return false;
+    };
+    let mut lines = source.prose[..statement].lines().rev().skip(1);
+    lines.next().is_some_and(|line| line.trim_start().starts_with("//"))
 }
 
 #[cfg(test)]
@@ -79,9 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_elsewhere_is_no_reason() {
-        let text = SILENT.replace("    let Some", "    // Resolves it.\n    let Some");
-        assert_eq!(lines(FILE, &text), [4]);
+    fn a_comment_directly_above_the_statement_is_a_reason() {
+        let text = SILENT.replace("    let Some", "    // The timer is older than the chat.\n    let Some");
+        assert!(lines(FILE, &text).is_empty());
+        let text = SILENT.replace("    let Some", "    // Resolves it.\n    resolve();\n    let Some");
+        assert_eq!(lines(FILE, &text), [5]);
     }
 
     #[test]

@@ -420,7 +420,7 @@ pub enum ToolReply {
     /// The call needs no confirmation and is persisted as running, so its work may begin. After a crash the host
     /// knows that it was begun (P4).
     Started,
-    /// People, or the policy, decided whether it may run.
+    /// A user or the policy decided whether it may run.
     Decided(Decision),
     /// The client that executes it has finished, or is gone.
     Completed(ToolResult),

@@ -344,7 +344,7 @@ impl Host {
                 let names: Vec<&str> = dropped.iter().map(String::as_str).collect();
                 warnings.push(format!(
                     "an earlier version allowed every call of {} in {directory}; these approvals hold no longer, so \
-                     people are asked again. `innkeeper approvals` lists them",
+                     users are asked again. `innkeeper approvals` lists them",
                     names.join(", ")
                 ));
                 self.approvals.outdated.entry(directory).or_default().extend(dropped);

@@ -34,7 +34,7 @@ impl Host {
         }
     }
 
-    /// Makes a connection a subscriber of a channel. Of a chat's completed turns it gets the latest
+    /// Makes a connection a subscriber of a channel. For a chat it gets the latest completed turns,
     /// `turns`, or all of them; the answer says what its snapshot has to show.
     pub(crate) fn register(
         &mut self,

@@ -71,12 +71,12 @@ pub enum AgentCommand {
     },
 }
 
-/// What happens to a system prompt before its model gets it.
+/// The changes to a system prompt before its model gets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptPlan {
     /// The sections that nobody may rewrite.
     pub restricted: Vec<String>,
-    /// Who rewrites others, if anybody does.
+    /// The client that rewrites other sections, if there is one.
     pub transformer: Option<Transformer>,
 }
 

@@ -21,7 +21,7 @@ impl Host {
     ) {
         let session = self.sessions.get(&session_id);
         if session.and_then(|session| session.mcp.attempt(id)) != Some(attempt) {
-            return; // Of a server that was stopped or started again since.
+            return; // The server was stopped or restarted since.
         }
         match report {
             ServerReport::Status(status) => self.server_status(cx, session_id, id, attempt, status),

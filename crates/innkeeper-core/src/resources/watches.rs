@@ -316,6 +316,7 @@ impl Host {
 
     /// Publishes changes of watched resources (WCH-05).
     fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
+        // The watch may have been released while the change was on its way.
         let Some(channel) = self.parts.watches.channel_of(number) else {
             return;
         };

@@ -60,7 +60,7 @@ impl Host {
         let Some(session_id) = session_id else {
             return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
         };
-        // Of a draft only those know that listen to it.
+        // Only the subscribers of a draft know of it (SES-36).
         let listeners = self
             .sessions
             .is_draft(&session_id)

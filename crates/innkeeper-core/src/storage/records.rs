@@ -343,7 +343,7 @@ pub struct ImportedSession {
     pub turns: usize,
     /// Whether nothing ran in it when it was exported.
     pub at_rest: bool,
-    /// The highest number in it. Whatever happens in it from now on comes after.
+    /// The highest number in it. Every later action has a higher one.
     pub last_seq: Seq,
     /// The `SessionSummary`, as JSON.
     pub summary: Bytes,

@@ -32,7 +32,7 @@ impl Host {
     ) -> Result<Value, RpcError> {
         let (chat_id, page) = self.page(conn, uri, cursor)?;
         if !self.send_turns(cx, conn, chat_id, page) {
-            // Whatever is needed is in memory before a request gets here.
+            // The request is deferred until the turns that it needs are in memory.
             let problem = "the turns are not in memory; try again";
             return Err(RpcError::new(code::INTERNAL_ERROR, problem));
         }

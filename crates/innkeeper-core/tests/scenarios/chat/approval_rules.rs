@@ -193,7 +193,7 @@ fn people_may_edit_the_rule_as_long_as_it_covers_what_they_see() {
     let with = |rule: Value, option: &str| {
         let mut action = decide(true, Some(option));
         action["toolCallId"] = json!("one");
-        action["_meta"] = json!({ "innkeeper.rule": rule, "innkeeper.decidedBy": "somebody", "mine": 1 });
+        action["_meta"] = json!({ "innkeeper.rule": rule, "innkeeper.decidedBy": "another", "mine": 1 });
         action
     };
     for (rule, option, problem) in [

@@ -128,7 +128,7 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
     ] });
     let denied = json!({ "kind": "toolCall", "toolCall": {
         "status": "cancelled", "toolCallId": "1", "toolName": "ring", "displayName": "Ring",
-        "invocationMessage": "Rings", "reason": "denied", "reasonMessage": "people are asleep",
+        "invocationMessage": "Rings", "reason": "denied", "reasonMessage": "the guests are asleep",
     } });
     let turn = json!({ "id": "t", "message": message, "responseParts": [denied], "state": "complete" });
     let told = innkeeper_core::past_turn(&serde_json::from_value(turn).unwrap());
@@ -144,7 +144,7 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
         matches!(of_server, Attachment::Text { label, text } if label == "f" && text.contains("no longer available"))
     );
     let refused = told.tools[0].output.as_deref().unwrap_or_default();
-    assert!(refused.contains("people are asleep"), "{refused}");
+    assert!(refused.contains("the guests are asleep"), "{refused}");
 }
 
 /// (TURN-19)

@@ -68,7 +68,7 @@ fn p4_a_call_begins_after_it_is_kept_that_it_runs() {
     assert_eq!(stage.all_replies(), [started], "told once");
     stage.tool("another", ToolStep::Start(host_tool("run")));
     stage.tool("another", risky());
-    assert_eq!(stage.all_replies(), [], "not before somebody allows it");
+    assert_eq!(stage.all_replies(), [], "not before a user allows it");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
     assert_eq!(state["selectedOption"]["id"], "allow-once");
     assert_eq!(
         state["_meta"]["innkeeper.decidedBy"]["clientId"], "c",
-        "also for whoever comes later"
+        "also for a client that subscribes later"
     );
     let decision = stage.decision();
     assert!(decision.approved);

@@ -459,6 +459,6 @@ fn what_a_hook_refused_is_not_read_by_an_agent_that_is_opened_again() {
     assert_eq!(
         stage.state(&chat)["turns"].as_array().map(Vec::len),
         Some(3),
-        "people still see it"
+        "users still see it"
     );
 }

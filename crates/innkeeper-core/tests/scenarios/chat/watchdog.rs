@@ -120,7 +120,7 @@ fn the_agents_time_starts_with_the_answer_even_if_nothing_was_shown_before() {
     assert_ne!(
         stage.state(&chat)["activeTurn"],
         Value::Null,
-        "people took the time, not the agent"
+        "the user took the time, not the agent"
     );
     stage.pass(2 * MINUTE);
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "error");

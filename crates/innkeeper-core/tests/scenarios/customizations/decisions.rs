@@ -1,4 +1,4 @@
-//! People switch things on and off.
+//! Users enable and disable customizations.
 
 use serde_json::{Value, json};
 

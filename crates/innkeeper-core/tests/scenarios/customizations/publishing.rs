@@ -247,7 +247,7 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
             .filter(|effect| matches!(effect, Effect::Customizations(CustomizationCommand::Follow { .. })))
             .count()
     };
-    assert_eq!(follows(&stage), 1, "whoever listens changes nothing about it");
+    assert_eq!(follows(&stage), 1, "subscribers change nothing about it");
     let elsewhere = json!({ "type": "session/workingDirectorySet", "directory": "file:///other" });
     stage.dispatch(conn, SESSION, 2, elsewhere);
     assert_eq!(

@@ -59,7 +59,7 @@ fn cus16_p1_decisions_of_every_scope_survive_a_crash() {
     assert_eq!(
         stage.shown(SESSION),
         shown,
-        "it shows what it had until somebody has looked"
+        "it shows the persisted list until discovery reports"
     );
     stage.inbox(conn);
     stage.found(SESSION, list());

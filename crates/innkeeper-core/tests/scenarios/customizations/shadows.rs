@@ -91,6 +91,6 @@ fn cus21_what_every_session_gets_shows_on_its_agents_whether_it_is_on() {
     assert_eq!(
         shown(&stage)[0]["enablement"],
         json!([globally(false)]),
-        "whoever describes them anew"
+        "also after a new report"
     );
 }

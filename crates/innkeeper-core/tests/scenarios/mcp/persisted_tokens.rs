@@ -66,7 +66,7 @@ fn auth04_what_was_kept_from_an_earlier_life_can_be_taken_back_though_nobody_ask
     let (mut stage, conn) = keeping();
     let now = stage.now;
     stage.core.restore_server_tokens(now, vec![kept("gone", None)]);
-    assert_eq!(stage.tokens(), [], "whoever kept it has it");
+    assert_eq!(stage.tokens(), [], "the service that persisted it has it");
     let answer = stage.signs_in_to(conn, RESOURCE, "", None);
     assert_eq!(answer["result"], json!({}), "{answer}");
     assert_eq!(stage.tokens(), [(RESOURCE, None)]);

@@ -215,7 +215,7 @@ fn wch07_a_lease_ends_nothing_that_somebody_listens_to_and_a_listener_that_is_lo
     let mut stage = stage();
     let (conn, watch) = watching(&mut stage, "c");
     stage.pass(CoreConfig::default().watch_lease_ms + 1);
-    assert!(is_told(&mut stage, &watch, conn), "somebody listens");
+    assert!(is_told(&mut stage, &watch, conn), "it has a subscriber");
     stage.disconnect(conn);
     let grace_ms = CoreConfig::default().grace_ms;
     stage.pass(grace_ms - 1);

@@ -96,13 +96,13 @@ fn ses35_a_draft_goes_with_its_last_subscriber_after_the_grace() {
     let (mut stage, conn, watcher, chat) = stage();
     stage.unsubscribe(conn, SESSION);
     stage.pass(10 * GRACE_MS);
-    assert!(exists(&stage), "somebody listens to its chat");
+    assert!(exists(&stage), "its chat has a subscriber");
     stage.unsubscribe(conn, &chat);
     stage.pass(GRACE_MS - 1);
     assert!(exists(&stage), "the grace is not over");
     stage.subscribe(conn, SESSION);
     stage.pass(10 * GRACE_MS);
-    assert!(exists(&stage), "somebody came back");
+    assert!(exists(&stage), "a client came back");
     stage.disconnect(conn);
     stage.pass(GRACE_MS - 1);
     assert!(exists(&stage));

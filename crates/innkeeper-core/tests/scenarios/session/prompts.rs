@@ -160,7 +160,7 @@ fn smt06_a_chat_that_opens_is_rendered_through_whoever_came_last() {
         _ => None,
     });
     let plan = render(&mut stage, opened.expect("opened"), None);
-    assert_eq!(plan.transformer.expect("somebody").client.as_str(), "d");
+    assert_eq!(plan.transformer.expect("a transformer").client.as_str(), "d");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn the_agent_of_a_session_says_which_tools_it_offers_there() {
     // The same once more is no change.
     stage.handle(listed(provider, &["read_file", "inn__ring"]));
     assert!(stage.actions(conn).is_empty());
-    stage.handle(listed("somebody-else", &["other"]));
+    stage.handle(listed("another-agent", &["other"]));
     assert_eq!(names(&stage), ["read_file", "inn__ring"]);
     // The tools of a stopped server are removed.
     stage.handle(listed(provider, &["read_file"]));

@@ -134,7 +134,7 @@ fn ses07_the_creator_may_join_at_once_but_only_as_itself() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let mut wanted = new_session(SESSION);
-    let active = json!({ "clientId": "somebody", "tools": [] });
+    let active = json!({ "clientId": "another", "tools": [] });
     wanted.active_client = Some(serde_json::from_value(active).unwrap());
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
     assert_eq!(error(&answer).0, -32602);

@@ -54,7 +54,7 @@ pub struct HookCall {
     pub turn: Arc<str>,
     /// Where the chat works, as URIs.
     pub working_directories: Vec<String>,
-    /// What the hook is told, besides what every hook is.
+    /// The input of this hook in addition to the input of every hook.
     pub input: Map<String, Value>,
 }
 

@@ -22,7 +22,7 @@ mod tests {
         let one = json!({ "name": "inn", "file": ".mcp.json", "entry": { "command": "serve", "args": ["b", "a"] } });
         let moved = json!({ "entry": { "args": ["b", "a"], "command": "serve" }, "file": ".mcp.json", "name": "inn" });
         assert_eq!(canonical_json(one.clone()), canonical_json(moved));
-        // The text that earlier versions made a digest of: what people allowed then stays allowed.
+        // The text that earlier versions made a digest of: the users' earlier permissions stay valid.
         let text = r#"{"entry":{"args":["b","a"],"command":"serve"},"file":".mcp.json","name":"inn"}"#;
         assert_eq!(canonical_json(one), text);
     }

@@ -380,7 +380,7 @@ fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
         .unwrap_or_else(std::env::temp_dir)
 }
 
-/// The directory in which a hook runs: the project. Of a client's plugin the user trusted its own files: if a command
+/// The directory in which a hook runs: the project. For a client's plugin the user trusted its own files: if a command
 /// names one of them by its path in the plugin, it runs there, so that no file of the project with that name runs
 /// instead (P12).
 fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {

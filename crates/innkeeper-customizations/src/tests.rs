@@ -204,7 +204,7 @@ fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
     );
 }
 
-/// Names are for people: one that looks like the home does not make a workspace the user's.
+/// Names are for display: one that looks like the home does not make a workspace the user's.
 #[test]
 fn cus28_a_workspace_whose_name_begins_like_the_home_is_a_workspace_beside_it() {
     let machine = Machine::new();

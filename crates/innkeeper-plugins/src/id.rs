@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn ids_are_the_same_on_every_machine() {
-        // Toggles that people saved hang on these, so they must never be others.
+        // Stored toggles refer to these ids, so they must never change.
         assert_eq!(
             id("plugin", &["file:///srv/p", "", ""]),
             "plugin-2dfb26d9481da6dff7edc75b"

@@ -45,7 +45,7 @@
 //!
 //! let skill = workspace.join(".claude/skills/greet");
 //! std::fs::create_dir_all(&skill).unwrap();
-//! std::fs::write(skill.join("SKILL.md"), "---\ndescription: Greets people.\n---\nSay hello.\n").unwrap();
+//! std::fs::write(skill.join("SKILL.md"), "---\ndescription: Greets guests.\n---\nSay hello.\n").unwrap();
 //! let after = scan(&sources);
 //!
 //! // One container changed, and only that is announced.

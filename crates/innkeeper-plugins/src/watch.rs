@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(pause(true, millis(1)), SAFETY_SCAN);
     }
 
-    /// A log that somebody writes all the time is a burst after another, and none of them may put off the look
+    /// A log file that grows all the time causes one burst after another, and none of them may delay the scan
     /// at everything.
     #[test]
     fn d62_everything_is_read_again_in_time_whatever_happens_meanwhile() {

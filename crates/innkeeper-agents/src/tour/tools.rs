@@ -207,7 +207,7 @@ pub(super) async fn result(events: &EventSink) -> Result<(), AgentError> {
     let call = draft.run(Invocation::new("Reads the guest book").input("{}")).await?;
     let result = ToolResult::text("Read the guest book", "“A warm bed and a quiet night.” — a guest");
     if call.complete_reviewed(result).await? {
-        say(events, "Thank you for letting me read it: the night was quiet.").await
+        say(events, "Thank you for letting me read it: the guest had a quiet night.").await
     } else {
         say(
             events,

@@ -311,7 +311,7 @@ mod tests {
         drop(copied(&cache, "p", "n20"));
         let left = listed(&temp.path().join("p")).len();
         assert!(left <= PER_PLUGIN + 1, "{left}");
-        assert!(oldest.path().join("SKILL.md").exists(), "somebody uses it");
+        assert!(oldest.path().join("SKILL.md").exists(), "a session uses it");
         assert!(
             cache.find(&temp.path().join("p/n20")).is_some(),
             "a nonce that comes back is here"

@@ -1,7 +1,7 @@
 //! Runs the command of a hook.
 //!
 //! The command has its own process group, which is killed at its timeout, when it is cancelled, and when the command
-//! has ended but left processes behind. Of the host's environment it sees only the variables that every program needs
+//! has ended but left processes behind. It gets only those variables of the host's environment that every program needs
 //! (T15): no key and no token.
 
 use std::collections::BTreeMap;

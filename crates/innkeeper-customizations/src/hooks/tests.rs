@@ -529,7 +529,7 @@ async fn p12_a_workspace_cannot_allow_itself_anything() {
         )
         .await;
     assert!(!outcome.allow);
-    assert!(workshop.before_command("ls").await.allow, "people can");
+    assert!(workshop.before_command("ls").await.allow, "a user can");
 }
 
 #[tokio::test]

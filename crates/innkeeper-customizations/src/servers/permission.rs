@@ -451,7 +451,7 @@ mod tests {
         let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
         let declared = declarations(&discovered, &settings);
         let permission = declared[0].permission.0.clone().unwrap();
-        // The first look writes down what people are asked about, which is a change itself.
+        // The first check stores the question to the user, which is a change itself.
         while permission.check().is_err() {
             let place = workspace.display().to_string();
             settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();

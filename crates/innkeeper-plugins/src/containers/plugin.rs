@@ -130,7 +130,7 @@ impl PluginSource {
 /// # std::fs::create_dir_all(root.join("skills/hello")).unwrap();
 /// std::fs::write(
 ///     root.join("skills/hello/SKILL.md"),
-///     "---\nname: hello\ndescription: Greets people.\n---\nSay hello.\n",
+///     "---\nname: hello\ndescription: Greets guests.\n---\nSay hello.\n",
 /// )
 /// .unwrap();
 /// let plugin = innkeeper_plugins::load_plugin(&innkeeper_plugins::PluginSource::new(&root));

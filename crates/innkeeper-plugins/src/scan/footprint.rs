@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(footprint.directories.len(), 1);
     }
 
-    /// A link may be as long as a path may be, and lead through itself: whoever writes a workspace
+    /// A link may be as long as a path may be, and lead through itself: the author of a workspace
     /// decides that, and not how much stack it takes.
     #[cfg(unix)]
     #[test]

@@ -84,7 +84,7 @@ fn three_thousand_skills_in_one_directory_are_all_found() {
     assert!(children.is_sorted_by(|a, b| a.path < b.path));
 }
 
-/// A marketplace as people leave it behind: most of it is fine, and each thing that is not costs itself
+/// A marketplace with mistakes: most of it is valid, and each invalid entry costs itself
 /// and nothing else.
 #[test]
 fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded() {
@@ -112,7 +112,7 @@ fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded
                 continue;
             }
             8 => {
-                entry["source"] = serde_json::json!({ "source": "github", "repo": "somebody/something" });
+                entry["source"] = serde_json::json!({ "source": "github", "repo": "owner/something" });
                 index.push(entry);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Files that nobody wrote on purpose, and some that somebody did.
+//! Malformed files, by accident and on purpose.
 
 use std::fs;
 use std::path::Path;

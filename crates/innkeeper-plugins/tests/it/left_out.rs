@@ -179,7 +179,7 @@ fn d53_a_manifest_of_any_format_makes_a_plugin_of_a_skill() {
     );
 }
 
-/// Nobody knows what will be there, and whose it will be.
+/// The content and the owner of a missing path are unknown.
 #[cfg(unix)]
 #[test]
 fn d17_d48_a_directory_that_is_a_link_to_nothing_is_not_writable() {
@@ -242,7 +242,7 @@ fn b2_instructions_for_everything_always_apply() {
     );
 }
 
-/// Two rules that are one file are used once; when they are no longer, somebody has to hear of it.
+/// Two rules that are one file are used once; when they are no longer, the user has to be told.
 #[cfg(unix)]
 #[test]
 fn p19_a_link_that_becomes_a_file_of_its_own_is_another_tree() {

@@ -65,7 +65,7 @@ fn d10_a_manifest_that_may_not_be_read_is_an_error_and_says_so() {
     assert_eq!(plugin.children.as_deref(), Some(&[][..]));
 }
 
-/// Whatever URI a client calls its plugin by, that of a child leads back to its file.
+/// The URI of a child leads back to its file, for every URI that a client gives its plugin.
 #[test]
 fn d12_uris_of_published_plugins_lead_to_their_files() {
     let temp = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn d49_a_directory_that_may_not_be_listed_degrades_only_that() {
     );
 }
 
-/// Somebody took the right to write away from everybody; that also counts where the host is root.
+/// A directory without write permission for anyone is read-only, also if the host runs as root.
 #[cfg(unix)]
 #[test]
 fn d52_a_read_only_workspace_is_not_writable() {

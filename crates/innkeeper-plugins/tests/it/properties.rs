@@ -1,4 +1,4 @@
-//! Whatever the bytes: a scan ends, does not panic, and finds the same thing twice.
+//! For any bytes, a scan ends, does not panic, and gives the same result twice.
 
 use std::path::Path;
 

@@ -63,7 +63,7 @@ fn make_file(root: &Path, file: &Value, number: &str) {
 }
 
 /// Whether permissions keep this process out of anything. Root is kept out of nothing: there the test of this name
-/// is run by somebody else, in a process of its own, and has to succeed there.
+/// is run by another user, in a process of its own, and has to succeed there.
 #[cfg(unix)]
 pub fn is_kept_out(test: &str) -> bool {
     use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -284,7 +284,7 @@ fn d64_a_file_can_become_a_directory_and_a_directory_a_file() {
     watched.until(&["agent", "s"]);
 }
 
-/// People's switches hang on ids, so these have to come back with the manifest.
+/// Users' toggles refer to ids, so the ids have to come back with the manifest.
 #[test]
 fn d65_a_manifest_that_is_broken_and_repaired_leaves_everything_as_it_was() {
     let temp = tempfile::tempdir().unwrap();
@@ -338,7 +338,7 @@ fn d67_a_watcher_that_is_dropped_leaves_no_watches_behind() {
     }
 }
 
-/// A session can end in the middle of a scan. Nobody is told of its outcome.
+/// A session can end in the middle of a scan. Its outcome is not reported.
 #[test]
 fn d67_no_tree_is_reported_after_the_watcher_is_dropped() {
     let temp = tempfile::tempdir().unwrap();

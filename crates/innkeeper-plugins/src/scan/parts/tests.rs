@@ -171,7 +171,7 @@ fn sources(root: &Path) -> Sources {
     }
 }
 
-/// How many cases are tried, unless somebody wants to look for longer.
+/// How many cases are tried by default.
 fn cases() -> u32 {
     let wanted = std::env::var("PROPTEST_CASES").ok();
     wanted.and_then(|cases| cases.parse().ok()).unwrap_or(128)

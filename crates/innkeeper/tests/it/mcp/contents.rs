@@ -217,7 +217,7 @@ async fn res03_an_export_has_contents_and_a_running_host_imports_them() {
 
     // Under another URI, while a host runs, for a client that never saw the first one.
     let told = done(&sessions(&data, &["import", file, "--as", "ahp-session:/copy"]));
-    assert!(told.contains("1 kept results"), "{told}");
+    assert!(told.contains("1 stored results"), "{told}");
     let stranger = OfficialClient::connect(scene.host.address(), "stranger").await;
     let (code, _) = stranger.refused("resourceRead", read_of(&uri)).await;
     assert_eq!(code, PERMISSION_DENIED);
@@ -256,14 +256,14 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
     let whole = file("whole.jsonl", &exported);
 
     let elsewhere = place.path().join("elsewhere");
-    assert!(done(&sessions(&elsewhere, &["import", &whole])).contains("2 kept results"));
+    assert!(done(&sessions(&elsewhere, &["import", &whole])).contains("2 stored results"));
     let again = done(&sessions(&elsewhere, &["export", &scene.uris.session]));
     assert!(again == exported, "the same, byte for byte");
 
     // The latest stays where there is no room for both, and it is said.
     let config = file("small.toml", "[limits]\ncontent_session_bytes = 2500000\n");
     let small = sessions(&place.path().join("small"), &["import", &whole, "--config", &config]);
-    assert!(done(&small).contains("1 kept results"), "{small:?}");
+    assert!(done(&small).contains("1 stored results"), "{small:?}");
     let warned = said(&small);
     assert!(
         warned.contains("1 stored results of") && warned.contains("content_session_bytes"),
@@ -273,13 +273,13 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
     // A blob larger than this could not be read; a running host does not store it either.
     let config = file("short.toml", "[limits]\nresource_bytes = 2500000\n");
     let short = sessions(&place.path().join("short"), &["import", &whole, "--config", &config]);
-    assert!(done(&short).contains("1 kept results"), "{short:?}");
+    assert!(done(&short).contains("1 stored results"), "{short:?}");
     assert!(said(&short).contains("resource_bytes"), "{short:?}");
 
     // Damaged contents are not stored, and a truncated file is a failure.
     let bent = exported.replacen("\"data\":\"", "\"data\":\"AAAA", 1);
     let bent = sessions(&place.path().join("bent"), &["import", &file("bent.jsonl", &bent)]);
-    assert!(done(&bent).contains("1 kept results"));
+    assert!(done(&bent).contains("1 stored results"));
     assert!(said(&bent).contains("they are damaged"), "{bent:?}");
     for kept_lines in [1, 2, 3] {
         let count = exported.lines().count() - kept_lines;

@@ -281,7 +281,7 @@ async fn a_silent_agent_is_seen_to_be_silent_and_its_turn_is_ended_in_the_end() 
     for (channel, member) in [(&uris.chat, "/activity"), (&uris.session, "/changes/activity")] {
         let actions = client.view().actions_on(channel);
         let activities = actions.iter().filter_map(|action| action.pointer(member)?.as_str());
-        let noticed = activities.filter(|activity| activity.starts_with("No sign of life from the agent for "));
+        let noticed = activities.filter(|activity| activity.starts_with("No response from the agent for "));
         assert!(noticed.count() >= 2, "once in each turn at least: {actions:#?}");
     }
     let turn = client.run_turn(&uris.chat, "t3", "hello").await;

@@ -6,7 +6,7 @@ use ahp_types::version::negotiate_protocol_version;
 use serde_json::json;
 
 use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
-use crate::core::{Cx, Host, Timer};
+use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::{CloseReason, Delivery};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::Dialect;
@@ -136,6 +136,7 @@ impl Host {
         } else {
             None
         };
+        let is_replay = replayable.is_some();
         let answer = match replayable {
             Some(actions) => {
                 self.resume_bases(conn, &earlier);
@@ -157,6 +158,9 @@ impl Host {
             }
         };
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+        if is_replay && resumed.contains(&ROOT) {
+            self.repeat_summaries(cx, conn, last_seen);
+        }
     }
 
     /// Captures what a connection has just subscribed to, for one answer, and says roughly how many

@@ -5,9 +5,10 @@ use ahp_types::state::{ChatOrigin, SessionStatus};
 use serde_json::{Map, Value, json};
 
 use crate::core::{Cx, Host, Timer, never};
-use crate::ids::ChannelId;
-use crate::protocol::frame::encode_notification;
+use crate::ids::{ChannelId, ConnId, Seq};
+use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::protocol::uri;
+use crate::session::Session;
 use crate::session::create::encode_added;
 
 impl Host {
@@ -110,6 +111,24 @@ impl Host {
                 Changes::NotExpressible => Some(encode_added(next)),
             }
         });
+    }
+
+    /// Sends a client that continues with a replay the summaries of the sessions that changed while it was away.
+    /// Notifications are not replayed, and VS Code lists sessions again only after snapshots: without this, its list
+    /// shows a turn as running for ever that ended with the host.
+    pub(crate) fn repeat_summaries(&self, cx: &mut Cx<'_>, conn: ConnId, last_seen: Seq) {
+        let is_newer = |id: &ChannelId| self.channels.get(*id).is_some_and(|channel| channel.last > last_seen);
+        let changed = self
+            .sessions
+            .iter()
+            .filter(|(id, session)| is_newer(id) || session.chats.iter().any(is_newer));
+        let mut changed: Vec<(&ChannelId, &Session)> = changed.collect();
+        changed.sort_unstable_by_key(|(id, _)| **id);
+        let version = self.conns.dialect(conn).version;
+        // The announced summary is what later changes are compared with.
+        for summary in changed.into_iter().filter_map(|(_, session)| session.announced.clone()) {
+            cx.send(conn, Outgoing::Text(encode_added(version.summary(summary))));
+        }
     }
 }
 

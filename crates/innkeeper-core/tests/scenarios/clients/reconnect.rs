@@ -77,6 +77,47 @@ fn rec01_rec03_rec09_lesson03_a_replay_holds_exactly_what_was_missed_and_live_go
 }
 
 #[test]
+fn root13_rec03_a_replay_is_followed_by_the_summaries_that_changed_meanwhile() {
+    let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
+    stage.listed_session(writer, "ahp-session:/quiet");
+    stage.pass(1000);
+    let seen = stage.core.seq().0;
+    stage.disconnect(reader);
+    stage.dispatch(writer, SESSION, 1, title("renamed"));
+    stage.start_turn(writer, &chat, "t");
+    stage.pass(1000);
+
+    let again = stage.connect();
+    let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, &chat]);
+    assert_eq!(result["result"]["type"], "replay");
+    let repeated = stage.notifications(again);
+    let summaries: Vec<_> = repeated.iter().map(|message| &message["params"]["summary"]).collect();
+    assert_eq!(summaries.len(), 1, "the quiet session did not change: {repeated:?}");
+    assert_eq!(repeated[0]["method"], "root/sessionAdded");
+    assert_eq!(summaries[0]["resource"], SESSION);
+    assert_eq!(summaries[0]["title"], "renamed");
+    assert_eq!(summaries[0]["status"].as_u64().unwrap() & 8, 8, "a turn runs");
+    // Later changes continue from there.
+    stage.ends(TurnEnd::Complete);
+    stage.pass(1000);
+    let told = stage.notifications(again);
+    assert!(
+        told.iter()
+            .any(|message| message["method"] == "root/sessionSummaryChanged")
+    );
+
+    let elsewhere = stage.connect();
+    stage.disconnect(again);
+    stage.dispatch(writer, SESSION, 2, title("once more"));
+    stage.pass(1000);
+    stage.reconnect(elsewhere, "reader", seen, &[SESSION]);
+    assert!(
+        stage.notifications(elsewhere).is_empty(),
+        "not a subscriber of the root"
+    );
+}
+
+#[test]
 fn rec02_channels_that_are_gone_are_reported_missing() {
     let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
     let seen = stage.core.seq().0;
@@ -136,9 +177,20 @@ fn rec07_notifications_are_not_replayed() {
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
     stage.listed_session(writer, "ahp-session:/two");
+    stage.pass(1000);
+    stage.dispatch(writer, "ahp-session:/two", 1, title("renamed"));
+    stage.pass(1000);
+    stage.listed_session(writer, "ahp-session:/gone");
+    stage.dispose(writer, "ahp-session:/gone");
     let again = stage.connect();
     stage.reconnect(again, "reader", seen, &[ROOT]);
-    assert_eq!(stage.inbox(again), Vec::<Value>::new());
+    let told = stage.inbox(again);
+    assert_eq!(
+        told.len(),
+        1,
+        "the present state once, not what was sent before: {told:?}"
+    );
+    assert_eq!(told[0]["params"]["summary"]["title"], "renamed");
 }
 
 #[test]

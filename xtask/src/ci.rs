@@ -23,7 +23,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if has_nextest(workspace) {
         // Nextest does not run doctests. They come first, so that the summary of all other tests is the last one.
         cargo(workspace, &["test", "--workspace", "--doc"])?;
-        cargo(workspace, &["nextest", "run", "--workspace"])?;
+        cargo(
+            workspace,
+            &["nextest", "run", "--workspace", "--test-threads", &test_threads()],
+        )?;
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }
@@ -39,6 +42,12 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(arguments).env(PROPERTIES_SEED.0, PROPERTIES_SEED.1);
     step(&shown(&command), || run_command(&mut command))
+}
+
+/// Tests that run at the same time. Scenarios with real processes mostly wait, so two fit on each core.
+fn test_threads() -> String {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    (2 * cores).to_string()
 }
 
 /// Whether the scenarios with real MCP servers will be run. They cannot say it themselves: what a test prints is

@@ -91,6 +91,12 @@ fn out_of_date(written: &str, expected: &str) -> Option<Finding> {
     })
 }
 
+/// Returns the line and the name of each test of a file.
+pub(crate) fn test_names(source: &Source) -> Vec<(usize, String)> {
+    let tests = tests_in_source::tests(source).into_iter();
+    tests.map(|test| (test.line, test.name)).collect()
+}
+
 /// The requirements, and for each the tests that cite it.
 struct Conformance {
     requirements: Requirements,
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_differs_says_where_and_what_to_run() {
+    fn a_stale_page_names_the_line_and_the_command_to_run() {
         assert_eq!(out_of_date("a\nb\n", "a\nb\n"), None);
         let finding = out_of_date("a\nb\n", "a\nc\n").unwrap();
         assert_eq!(finding.line, 2);

@@ -1,6 +1,7 @@
 //! Checks and chores of this repository: `cargo xtask tidy`, `cargo xtask ci` and more.
 
 mod ci;
+mod compatibility;
 mod conformance;
 mod faults;
 mod nightly;
@@ -22,6 +23,7 @@ commands:
   tidy [--lower]         check the rules of this repository that the compiler cannot check; --lower also lowers
                          the counts in xtask/ratchet.tsv to those of today
   ci                     run everything that must be green before a commit, stopping at the first failure
+  compatibility          write docs/compatibility.md from the scenarios of the published clients
   conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
   faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
   nightly                run what takes too long for every commit: benchmarks, a soak, 100,000 seeds, all faults
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
         ["vscode", more @ ..] => Workspace::locate().and_then(|workspace| vscode::run(&workspace, more)),
         ["faults"] => Workspace::locate().and_then(|workspace| faults::run(&workspace)),
+        ["compatibility"] => Workspace::locate().and_then(|workspace| compatibility::write(&workspace)),
         ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),
         ["conformance", "--check"] => Workspace::locate().and_then(|workspace| conformance::run_check(&workspace)),
         ["help" | "--help" | "-h"] => {

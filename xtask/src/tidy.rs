@@ -4,6 +4,7 @@ mod cases;
 mod crate_docs;
 mod crowding;
 mod dependencies;
+mod function_names;
 mod hygiene;
 mod links;
 mod prose;
@@ -134,8 +135,10 @@ fn check_counts(
         );
         found.extend(prose::check_words(&source.path, &source.prose));
         found.extend(type_names::check(source));
+        found.extend(function_names::check(source));
         found.extend(silent_returns::check(source));
     }
+    found.extend(type_names::check_unique(sources));
     let written = workspace.read_text(ratchet::PATH).unwrap_or_default();
     let ratchet = ratchet::Ratchet::parse(&written);
     if counts == Counts::Lower {

@@ -31,6 +31,7 @@ function page(port) {
 await import('/out/nls.messages.js');
 const { create } = await import('/out/vs/sessions/sessions.web.main.internal.js');
 create(document.body, {
+  enableWorkspaceTrust: true,
   productConfiguration: { nameShort: 'Agents', nameLong: 'Agents', enableTelemetry: false, webEndpointUrlTemplate: '${origin}', quality: 'stable' },
   workspaceProvider: { workspace: undefined, open: async () => false, payload: [['isSessionsWindow', 'true']] },
 });
@@ -84,7 +85,7 @@ export class AgentsWindow extends ChatWindow {
   /** Opens the window with the address and the token of a host: all that a user has to configure. */
   async open(port, wirePort, token) {
     const host = { name: 'Innkeeper', address: `127.0.0.1:${wirePort}`, connectionToken: token };
-    const settings = { 'chat.remoteAgentHosts': [host], 'security.workspace.trust.enabled': false };
+    const settings = { 'chat.remoteAgentHosts': [host] };
     await this.watch();
     await this.page.goto(`http://127.0.0.1:${port}/manifest.json`);
     await this.page.evaluate(saveSettings, JSON.stringify(settings));
@@ -111,10 +112,11 @@ export class AgentsWindow extends ChatWindow {
     }
     await this.shoot('folder-by-clicking');
     await this.acceptFolder();
+    await this.trustNewFolder();
   }
 
-  /** Starts a session in a folder whose path is typed. */
-  async openFolder(path) {
+  /** Starts a session in a folder whose path is typed. VS Code asks for trust if the folder is a new one. */
+  async openFolder(path, { isNew = true } = {}) {
     await this.newPage();
     await this.openFolderPicker();
     await this.page.keyboard.press('Control+a');
@@ -122,6 +124,13 @@ export class AgentsWindow extends ChatWindow {
     await this.sleep(1500);
     await this.shoot('folder-by-typing');
     await this.acceptFolder();
+    if (isNew) await this.trustNewFolder();
+  }
+
+  /** This window asks for trust when a folder is chosen, and again with the first message. */
+  async trustNewFolder() {
+    await this.trustFolder();
+    this.isNewFolder = true;
   }
 
   async pickAgent(agent) {

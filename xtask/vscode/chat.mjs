@@ -36,6 +36,8 @@ export class ChatWindow {
   errors = [];
   /** Dialogs that were on the screen and that no step answered. */
   dialogs = [];
+  /** True from the choice of a folder that VS Code has not shown before until the first message there. */
+  isNewFolder = false;
   #shots = 0;
 
   constructor(name, page, directory, wire) {
@@ -95,6 +97,8 @@ export class ChatWindow {
       // A chat that just started replaces the input that the message was typed into.
       return !(await input.isVisible()) || !(await input.innerText()).replaceAll('\u00a0', ' ').includes(text.slice(0, 20));
     });
+    if (this.isNewFolder) await this.trustFolder();
+    this.isNewFolder = false;
   }
 
   async waitForInput() {
@@ -224,6 +228,13 @@ export class ChatWindow {
     await this.page.locator('.monaco-dialog-box').waitFor({ state: 'detached' });
   }
 
+  /** Answers VS Code's question whether the user trusts a folder, as every user has to. The host takes no part in it. */
+  async trustFolder() {
+    await this.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' }).waitFor();
+    await this.shoot('trust-folder');
+    await this.confirmDialog('Do you trust the authors', 'Trust Folder & Continue');
+  }
+
   /** Runs a command of the command palette, once the palette shows it. */
   async command(name) {
     await this.page.keyboard.press('F1');
@@ -243,7 +254,10 @@ export class ChatWindow {
   async pick(opener, entry, seconds = 240) {
     const rows = this.page.locator('.action-widget .monaco-list-row');
     const row = rows.filter({ hasText: entry }).first();
+    const question = this.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' });
     await this.until(`"${entry}" in the list`, async () => {
+      // The Agents window proposes the folder of the latest session, and may ask about it before the user picks one.
+      if (await question.count()) await question.locator('.monaco-button', { hasText: 'Cancel' }).click();
       // The hover of the button that was clicked last may cover the opener.
       await this.page.mouse.move(700, 300);
       if (!(await rows.first().isVisible())) await opener.click({ timeout: 30_000 });

@@ -35,7 +35,7 @@ export function agentsDay(agents, stage) {
       await agents.say('good morning', 'You wrote 2 words');
     }],
     ['pick a folder by typing, start a session and chat', async () => {
-      await agents.openFolder(stage.workspace);
+      await agents.openFolder(stage.workspace, { isNew: false });
       await startAndChat(agents);
     }],
     ...commonSteps(agents, stage),
@@ -165,6 +165,9 @@ function commonSteps(window, stage) {
       await window.sleep(2000);
       await stage.restartHost();
       await window.expectResponse('the host stopped while this turn was running');
+      // No list shows the turn as running any more.
+      const row = window.page.locator('.monaco-list-row:visible', { hasText: 'Taking it slowly' });
+      await window.until('its row to show the end of the turn', async () => !(await row.count()), 30);
       await window.shoot('restarted');
       await window.say('hello again', 'You wrote 2 words');
     }],

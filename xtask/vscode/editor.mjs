@@ -1,21 +1,12 @@
 // The editor window of VS Code, served by the VS Code server, which connects to the host itself.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ChatWindow } from './chat.mjs';
 import { waitForPort } from './processes.mjs';
 
-const SETTINGS = {
-  'chat.disableAIFeatures': false,
-  'security.workspace.trust.enabled': false,
-  'remote.autoForwardPorts': false,
-  'workbench.startupEditor': 'none',
-};
-
+/** Starts the server with the address and the token of a host: all that a user has to configure. No setting is changed. */
 export async function startServer(processes, { installed, node, run, port, wirePort, token }) {
   const data = join(run, 'editor-data');
-  mkdirSync(join(data, 'data/User'), { recursive: true });
-  writeFileSync(join(data, 'data/User/settings.json'), JSON.stringify(SETTINGS));
   processes.start(
     'vscode-server',
     node,
@@ -57,6 +48,7 @@ export class EditorWindow extends ChatWindow {
     await this.shoot('folder');
     await this.acceptFolder();
     await this.until('the folder to open', async () => new URL(this.page.url()).searchParams.get('folder') === path, 240);
+    this.isNewFolder = true;
     await this.waitForInput();
   }
 

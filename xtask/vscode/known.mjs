@@ -2,7 +2,6 @@
 
 /** Files of its own and of other tools that VS Code looks for in every folder. */
 const SETTINGS_FILE = /^\/(\.vscode(\/(tasks|mcp|launch|settings)\.json)?|\.mcp\.json|(\.claude|\.github\/copilot)(\/settings(\.local)?\.json)?)$/;
-const UUID = '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 
 /** The path of a `file:` URI below a folder of the run, from the slash on, or nothing. */
 function pathInFolder(uri, stage) {
@@ -12,10 +11,6 @@ function pathInFolder(uri, stage) {
 
 /** Requests that the host refuses. `is` gets the request and the error in one object. */
 const REFUSALS = [
-  {
-    reason: 'The host has no terminals. The Agents window opens one for each folder.',
-    is: ({ method, code, params }) => code === -32601 && /^(create|dispose)Terminal$/.test(method) && new RegExp(`^agenthost-terminal:/${UUID}$`).test(params.channel),
-  },
   {
     reason: 'VS Code looks for settings files in a folder. They do not exist there.',
     is: ({ method, code, params }, stage) =>
@@ -32,10 +27,6 @@ const REFUSALS = [
   {
     reason: 'VS Code looks up the file that an edit is about to create.',
     is: ({ method, code, params }, stage) => code === -32008 && method === 'resourceResolve' && pathInFolder(params.uri, stage) === '/guests.txt',
-  },
-  {
-    reason: 'A fork shows the subagents of the original chat. VS Code looks for them by the name that its own host would give them.',
-    is: ({ method, code, params }) => code === -32001 && method === 'subscribe' && /^ahp-chat:\/\/subagent\/[\w-]+\/call-\d+-\d+$/.test(params.channel),
   },
   {
     reason: 'The Agents window shows the session that it showed last when it is loaded again, also a session that was deleted.',
@@ -63,8 +54,8 @@ const ERRORS = [
     pattern: missing('stable-\\w+/static/node_modules/vsda/rust/web/vsda(\\.js|_bg\\.wasm)'),
   },
   {
-    reason: 'The icons belong to a part of the npm package that does not run here.',
-    pattern: missing('_static/src/browser/media/favicon(\\.ico|-dark-support\\.svg)'),
+    reason: 'The icons and the picture of the welcome page belong to a part of the npm package that does not run here.',
+    pattern: missing('_static/src/browser/media/(favicon(\\.ico|-dark-support\\.svg)|templates\\.png)'),
   },
   {
     reason: 'The service worker belongs to a part of the npm package that does not run here.',
@@ -76,11 +67,19 @@ const ERRORS = [
   },
   {
     reason: 'There is no marketplace. VS Code logs this without a host as well.',
-    pattern: /^console error: ERR {2}An unknown error occurred\. Please consult the log for more details\.$/,
+    pattern: /^console error: ERR {2}(An unknown error occurred\. Please consult the log for more details\.$|Failed: getaddrinfo ENOTFOUND open-vsx\.org\n)/,
   },
   {
     reason: 'The extension that signs in to GitHub is not installed.',
     pattern: /^console error: ERR {2}Error: Timed out waiting for authentication provider 'github' to register\./,
+  },
+  {
+    reason: 'The user trusts the folder, and VS Code starts its extensions again, one of them twice.',
+    pattern: /^console error: (ERR {2})?(\[Extension Host\] )?Extension `vscode\.typescript-language-features` is already registered/,
+  },
+  {
+    reason: 'The window opens another folder while VS Code reads the settings files of this one.',
+    pattern: /^console error: ERR {2}\w+: Unable to read file 'vscode-remote:\/\/[^']*\/\.vscode\/(settings|tasks|launch|mcp)\.json' \(Canceled: Canceled\)/,
   },
   {
     reason: 'VS Code says so whenever its window is loaded again in a browser.',
@@ -91,24 +90,12 @@ const ERRORS = [
     pattern: /^console error: ERR {2}Error creating chat editing session content folder vscode-remote:\S+\/chatEditingSessions\/\S+\/contents Canceled: Canceled/,
   },
   {
-    reason: 'On a busy machine the VS Code server answers its own window late. VS Code tries again.',
-    pattern: /^console error: ERR {2}(\[remote-connection\]\[\S+ ?\d*\]\S* (the handshake timed out|An error occurred in initial connection! Will retry)|Error: Time limit reached\n)/,
-  },
-  {
-    reason: 'On a busy machine the process for terminals of the VS Code server answers late. The host takes no part in it.',
-    pattern: /^console error: ERR {2}Request \d+ timed out \(15000ms\)$/,
-  },
-  {
     reason: 'The Agents window is loaded again while VS Code writes its log of the connection into the database of the page.',
     pattern: /^console error: ERR {2}\[AHPLog\] Failed to write transport log FileOperationError: Unable to write file 'vscode-log:\S+\.jsonl' \(Error: IndexedDB database 'vscode-web-db' is closed\.\)/,
   },
   {
-    reason: 'Seen once, in a run that loaded the Agents window again: a queue of VS Code was gone before its last task.',
-    pattern: /^console error: ERR {2}Throttler is disposed: Error: Throttler is disposed\n/,
-  },
-  {
-    reason: 'The Agents window is loaded again while it uses the database of the page.',
-    pattern: /^console error: ERR {2}Failed to execute 'abort' on 'IDBTransaction': The transaction has finished\./,
+    reason: 'A window is loaded again while it uses the database of the page.',
+    pattern: /^console error: ERR {2}(InvalidStateError: )?Failed to execute 'abort' on 'IDBTransaction': The transaction has finished\./,
   },
   {
     reason: 'The Agents window shows the files of another folder while its tree of files still has the focus of the last one.',
@@ -126,10 +113,6 @@ const ERRORS = [
     reason: 'VS Code tells extensions about the tab of a diff, which has another label a moment later.',
     pattern: /^console error: ERR {2}Invalid model for label change, rebuilding$/,
   },
-  {
-    reason: 'The host has no terminals. The Agents window opens one for each folder.',
-    pattern: /^(console error|notification): (Open Help )?The terminal process failed to launch: this host does not implement the method "createTerminal"\.$/,
-  },
 ];
 
 function describe(refusal) {
@@ -137,16 +120,22 @@ function describe(refusal) {
   return action ? `${action} rejected: ${message}` : `${method} ${params?.uri ?? params?.channel ?? ''} answered ${code}: ${message}`;
 }
 
-/** The findings of a run that have no known reason. */
-export function unexpected(stage) {
-  const findings = [];
+/** Sorts the errors of a run: those without a known reason, and how often each known reason occurred. */
+export function judge(stage) {
+  const unexpected = [];
+  const counts = new Map([...REFUSALS, ...ERRORS].map(({ reason }) => [reason, 0]));
+  const sort = (entry, text) => {
+    if (entry) counts.set(entry.reason, counts.get(entry.reason) + 1);
+    else unexpected.push(text);
+  };
   for (const { name, errors } of stage.windows) {
-    const unknown = errors.filter((error) => !ERRORS.some(({ pattern }) => pattern.test(error)));
-    findings.push(...unknown.map((error) => `${name}: ${error}`));
+    for (const error of errors) sort(ERRORS.find(({ pattern }) => pattern.test(error)), `${name}: ${error}`);
   }
   for (const { name, refusals } of Object.values(stage.wires)) {
-    const unknown = refusals.filter((refusal) => !REFUSALS.some(({ is }) => refusal.method && is(refusal, stage)));
-    findings.push(...unknown.map((refusal) => `${name} wire: ${describe(refusal)}`));
+    for (const refusal of refusals) {
+      const known = refusal.method && REFUSALS.find(({ is }) => is(refusal, stage));
+      sort(known, `${name} wire: ${describe(refusal)}`);
+    }
   }
-  return findings;
+  return { unexpected, counts };
 }

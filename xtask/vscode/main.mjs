@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util';
 import { agentsDay, editorDay } from './day.mjs';
-import { unexpected } from './known.mjs';
+import { judge } from './known.mjs';
 import { Stage } from './stage.mjs';
 
 const { values: options } = parseArgs({
@@ -51,8 +51,11 @@ try {
 } finally {
   await stage.close();
 }
-failures.push(...unexpected(stage));
+const { unexpected, counts } = judge(stage);
+failures.push(...unexpected);
 
+console.log('\nerrors with a known reason:');
+for (const [reason, count] of counts) console.log(`  ${String(count).padStart(4)}  ${reason}`);
 console.log(`\nscreenshots, logs and frames: ${stage.run}`);
 if (failures.length) {
   console.log(`${failures.length} findings:`);

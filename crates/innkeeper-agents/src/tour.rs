@@ -15,12 +15,14 @@ use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, Event
 
 mod command;
 mod customizations;
+mod files;
 mod mcp;
 mod memory;
 mod prompt;
 mod questions;
 mod subagents;
 mod talk;
+mod terminals;
 mod tools;
 
 use command::{COMMANDS, Command};
@@ -250,6 +252,11 @@ impl TourChat {
             Command::Attachments => questions::attachments(turn, events).await,
             Command::Subagent(depth) => subagents::subagent(events, depth).await,
             Command::Background(seconds) => subagents::background(events, seconds).await,
+            Command::Edit { file, text } => files::edit(turn, events, &file, &text).await,
+            Command::Review(file) => files::review(turn, events, &file).await,
+            Command::Terminal { line, background } => {
+                terminals::terminal(turn, events, line.as_deref(), background).await
+            }
         }
     }
 

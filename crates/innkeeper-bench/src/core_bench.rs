@@ -155,7 +155,7 @@ impl BenchHost {
             principal: Principal::stdio(),
         });
         host.request(Command::Initialize(Box::new(Initialize {
-            protocol_versions: vec!["1.0.0".into()],
+            offer: innkeeper_core::request::Offer::List(vec!["1.0.0".into()]),
             client_id: ClientId::new("bench"),
             initial_subscriptions: Vec::new(),
             client_name: None,
@@ -213,6 +213,7 @@ impl BenchHost {
             client_seq: 1,
             action: decode_action(&raw),
             raw,
+            choice: None,
         };
         self.handle(Input::Dispatch {
             conn: self.conn,

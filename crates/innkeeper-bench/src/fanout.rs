@@ -1,8 +1,8 @@
 //! The `fanout` benchmark: one streaming turn to many clients, against the raw broadcaster.
 
 pub(crate) mod raw_broadcaster;
-mod report;
-mod round;
+pub(crate) mod report;
+pub(crate) mod round;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,6 +12,7 @@ use clap::Parser;
 use crate::{
     client::delivery::{STAMP_DIGITS, Stamping, StreamPlan},
     client::delta_scan::DeltaFrame,
+    client::host_session,
     fanout::raw_broadcaster::typical_delta_frame,
     fanout::report::{FanoutReport, RoundFigures},
     fanout::round::{Load, RoundOutcome, Target},
@@ -125,6 +126,7 @@ impl Args {
         Ok(Load {
             clients: usize::try_from(self.clients)?,
             max_latency_ms: self.max_latency_ms,
+            version: host_session::NEWEST,
             warm_up,
             measured,
         })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use innkeeper_core::{
     Seq,
-    stored::{Batch, ChatRecord, Document, ListPage, Record, SessionRecord, SummaryRecord, TurnRecord},
+    records::{Batch, ChatRecord, Document, ListPage, Record, SessionRecord, SummaryRecord, TurnRecord},
     uri::default_chat,
 };
 use innkeeper_host::journal::Journal;

@@ -4,8 +4,10 @@
 //! program at that limit in the same run, so that the figures worth keeping are ratios. The result
 //! is one JSON object on stdout; progress goes to stderr.
 
+mod changes;
 mod client;
 mod core_bench;
+mod dialects;
 mod durable;
 mod fanout;
 mod filled_data;
@@ -19,6 +21,7 @@ mod scan;
 mod server;
 mod soak;
 mod stored;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -38,6 +41,8 @@ struct Cli {
 enum Bench {
     /// Streams deltas to many clients, against a minimal raw broadcaster in the same run.
     Fanout(fanout::Args),
+    /// Streams deltas to clients of older protocol versions, against clients of the newest in the same run.
+    Dialects(dialects::Args),
     /// Measures memory per idle connection, start time and the effect of subscribers that leave.
     Idle(idle::Args),
     /// Measures the core alone: what a delta costs in long turns and after long histories.
@@ -52,6 +57,10 @@ enum Bench {
     Model(model::Args),
     /// Measures scans of many customizations, cold and after one changed file.
     Scan(scan::Args),
+    /// Measures changesets of a large repository against the commands of Git.
+    Changes(changes::Args),
+    /// Measures terminals against a plain reader of a pseudo-terminal, and the memory of idle ones.
+    Terminal(terminal::Args),
     /// Measures what the host adds to a call of an MCP tool.
     Mcp(mcp::Args),
     /// Lets clients, sessions and streams come and go, and fails if memory, files, threads or CPU time grow.
@@ -67,6 +76,7 @@ enum Bench {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Fanout(args) => fanout::run(&args).and_then(print_report),
+        Bench::Dialects(args) => dialects::run(&args).and_then(print_report),
         Bench::Idle(args) => idle::run(&args).and_then(print_report),
         Bench::Core(args) => core_bench::run(&args).and_then(print_report),
         Bench::Stored(args) => stored::run(&args).and_then(print_report),
@@ -74,6 +84,8 @@ fn main() -> ExitCode {
         Bench::Model(args) => model::run(&args).and_then(print_report),
         Bench::Mcp(args) => mcp::run(&args).and_then(print_report),
         Bench::Scan(args) => scan::run(&args).and_then(print_report),
+        Bench::Changes(args) => changes::run(&args).and_then(print_report),
+        Bench::Terminal(args) => terminal::run(&args).and_then(print_report),
         Bench::History(args) => history::run(&args).and_then(print_report),
         Bench::Soak(args) => soak::run(&args).and_then(|report| {
             let passed = report.passed();

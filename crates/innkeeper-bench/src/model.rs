@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The longest pause between two messages of a turn.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The options of the benchmark.
 #[derive(clap::Args)]
@@ -167,7 +167,7 @@ async fn turn(host: &ServerProcess, connection: &mut Connection, chat: &str, num
             is_over |= text.contains("\"chat/turnComplete\"");
             Ok(())
         });
-        timeout(PATIENCE, reading)
+        timeout(TIMEOUT, reading)
             .await
             .context("the turn did not end in time")??;
     }

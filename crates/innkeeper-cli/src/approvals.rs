@@ -133,7 +133,7 @@ async fn allow(dir: &DataDir, args: AllowApprovalArgs) -> Result<(), Failure> {
 
 async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct ApprovalList {
         revoked: u64,
     }
     let (mut params, place) = target(&args.scope)?;
@@ -141,7 +141,7 @@ async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> 
         params.insert("rule".to_owned(), rule.into());
     }
     let connection = Connection::open(dir, &args.connect).await?;
-    let answer: Answer = connection
+    let answer: ApprovalList = connection
         .request("innkeeper/revokeApproval", Value::Object(params))
         .await?;
     connection.close().await;

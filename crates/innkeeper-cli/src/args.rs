@@ -4,6 +4,7 @@ mod approvals;
 mod grants;
 mod mcp;
 mod sessions;
+mod terminals;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpSer
 pub use sessions::{
     DeleteArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, RestoreArgs, SessionsArgs, SessionsCommand, ShowArgs,
 };
+pub use terminals::{ListTerminalsArgs, NewTerminalArgs, TerminalArgs, TerminalsArgs, TerminalsCommand};
 
 /// Flags that every command understands.
 #[derive(Args, Clone, Debug, Default)]
@@ -86,6 +88,39 @@ pub struct WatchArgs {
     pub uri: String,
     #[command(flatten)]
     pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper changes`.
+#[derive(Args, Clone, Debug)]
+pub struct ChangesArgs {
+    /// Show the changes of one turn, by its id or its number, counted from 1.
+    #[arg(long, value_name = "TURN", conflicts_with = "view")]
+    pub turn: Option<String>,
+    /// The changes to show.
+    #[arg(long, value_enum, default_value = "session")]
+    pub view: ChangesView,
+    /// Print the changed lines.
+    #[arg(long)]
+    pub diff: bool,
+    /// Print the state of the changeset as JSON.
+    #[arg(long, conflicts_with = "diff")]
+    pub json: bool,
+    /// The session: its URI, or the beginning of it or of its last part. The latest one by default.
+    #[arg(value_name = "SESSION")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// The changes that `innkeeper changes` shows.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangesView {
+    /// Everything since the session began.
+    Session,
+    /// Everything that differs from the last commit.
+    Uncommitted,
+    /// Everything since the branch left its base.
+    Branch,
 }
 
 /// Flags of `innkeeper pending`.

@@ -41,6 +41,10 @@ pub struct Connection {
     pub(crate) client_id: String,
 }
 
+fn fresh_client_id() -> String {
+    format!("innkeeper-cli-{}", uuid::Uuid::new_v4())
+}
+
 fn client_config() -> ClientConfig {
     ClientConfig {
         default_request_timeout: Some(REQUEST_TIMEOUT),
@@ -61,6 +65,11 @@ pub(crate) struct RawSnapshot {
 impl Connection {
     /// Connects to the host that `--url` names, or to the one that runs on the data directory.
     pub async fn open(dir: &DataDir, args: &ConnectArgs) -> Result<Self, Failure> {
+        Self::open_as(dir, args, fresh_client_id()).await
+    }
+
+    /// The same under a client id that outlives this connection.
+    pub(crate) async fn open_as(dir: &DataDir, args: &ConnectArgs, client_id: String) -> Result<Self, Failure> {
         let target = Target::find(dir, args)?;
         let client = tokio::time::timeout(REQUEST_TIMEOUT, target.connect(client_config()))
             .await
@@ -70,7 +79,7 @@ impl Connection {
                     format!("{} did not answer within 30 seconds", target.name()),
                 )
             })??;
-        Self::initialize(client).await
+        Self::initialize(client, client_id).await
     }
 
     /// Connects to the host at the other end of a pipe: a host of this process.
@@ -78,12 +87,11 @@ impl Connection {
         let client = Client::connect(Pipe::new(pipe), client_config())
             .await
             .map_err(|error| request_failure("connect", error))?;
-        Self::initialize(client).await
+        Self::initialize(client, fresh_client_id()).await
     }
 
-    async fn initialize(client: Client) -> Result<Self, Failure> {
+    async fn initialize(client: Client, client_id: String) -> Result<Self, Failure> {
         let events = client.events();
-        let client_id = format!("innkeeper-cli-{}", uuid::Uuid::new_v4());
         let connection = Self {
             client,
             events,

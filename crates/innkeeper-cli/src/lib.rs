@@ -14,19 +14,22 @@ pub mod sessions;
 pub mod terminal;
 
 mod approvals;
+mod changes;
 mod edit_contents;
 mod format;
 mod grants;
 mod mcp;
 mod pending;
 mod send;
+mod terminals;
 mod turn_output;
 mod watch;
 
 use clap::Subcommand;
 
 use args::{
-    AnswerArgs, ApprovalsArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs, SendArgs, WatchArgs,
+    AnswerArgs, ApprovalsArgs, ApproveArgs, ChangesArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs,
+    SendArgs, TerminalsArgs, WatchArgs,
 };
 use discovery::DataDir;
 use failure::{Failure, Kind, exit_code_table};
@@ -42,6 +45,9 @@ pub enum ClientCommand {
     /// Print a channel's state, then its actions as they come, until Ctrl-C.
     #[command(after_long_help = exit_code_table())]
     Watch(WatchArgs),
+    /// Print which files a session or one of its turns changed.
+    #[command(after_long_help = exit_code_table())]
+    Changes(ChangesArgs),
     /// List, start, stop and sign in to the MCP servers of a session, or call a tool of one; lists by default.
     #[command(after_long_help = exit_code_table())]
     Mcp(McpArgs),
@@ -64,6 +70,9 @@ pub enum ClientCommand {
     /// default.
     #[command(after_long_help = exit_code_table())]
     Approvals(ApprovalsArgs),
+    /// List, open, attach to and end the terminals of the host; lists by default.
+    #[command(after_long_help = exit_code_table())]
+    Terminals(TerminalsArgs),
 }
 
 impl ClientCommand {
@@ -72,6 +81,7 @@ impl ClientCommand {
         let connect = match self {
             Self::Send(args) => &args.connect,
             Self::Watch(args) => &args.connect,
+            Self::Changes(args) => &args.connect,
             Self::Mcp(args) => args.connect(),
             Self::Pending(args) => &args.connect,
             Self::Approve(args) => &args.connect,
@@ -79,6 +89,7 @@ impl ClientCommand {
             Self::Answer(args) => &args.connect,
             Self::Grants(args) => args.connect(),
             Self::Approvals(args) => args.connect(),
+            Self::Terminals(args) => args.connect(),
         };
         &connect.common
     }
@@ -89,6 +100,7 @@ impl ClientCommand {
             match self {
                 Self::Send(args) => send::run(dir, args).await,
                 Self::Watch(args) => watch::run(dir, args).await,
+                Self::Changes(args) => changes::run(dir, args).await,
                 Self::Mcp(args) => mcp::run(dir, args).await,
                 Self::Pending(args) => pending::list(dir, args).await,
                 Self::Approve(args) => pending::approve(dir, args).await,
@@ -96,6 +108,7 @@ impl ClientCommand {
                 Self::Answer(args) => pending::answer(dir, args).await,
                 Self::Grants(args) => grants::run(dir, args).await,
                 Self::Approvals(args) => approvals::run(dir, args).await,
+                Self::Terminals(args) => terminals::run(dir, args).await,
             }
         })
     }

@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(read["age"]["value"]["value"], 7.0);
         assert_eq!(read["sure"]["value"]["value"], true);
         assert_eq!(read["sizes"]["value"]["value"], json!(["s", "m"]));
-        for wrong in ["name", "nobody=1", "age=old", "sure=perhaps"] {
+        for wrong in ["name", "unknown=1", "age=old", "sure=perhaps"] {
             assert!(super::answers(&request, &[wrong.to_owned()]).is_err(), "{wrong}");
         }
     }

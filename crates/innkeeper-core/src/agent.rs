@@ -5,16 +5,15 @@ use std::sync::Arc;
 use crate::ids::{ChannelId, TurnKey};
 
 mod credential;
-mod past;
 mod profile;
 mod prompt_transform;
 mod question;
 pub(crate) mod registry;
 mod section;
 mod tool;
+mod transcript;
 
 pub use credential::{Credential, Secret};
-pub use past::{Attachment, PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TextSpan, TurnSpan, UnreadChat};
 pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, SettingValue, ToolInfo};
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use section::{STANDARD_SECTIONS, Section, StandardSection};
@@ -22,6 +21,10 @@ pub use tool::{
     ApprovalSubject, AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision,
     Description, FileAccess, FileChange, FileSide, McpName, Offer, Permission, Risk, ToolContent, ToolKind, ToolReady,
     ToolReply, ToolResult, ToolStart, ToolStep,
+};
+pub use transcript::{
+    Attachment, NewAnnotation, PastOutcome, PastTool, PastTurn, PastTurns, Remark, SpanEnd, TextSpan, TurnSpan,
+    UnreadChat,
 };
 
 /// Events that an agent can produce during a turn.
@@ -39,7 +42,7 @@ pub enum AgentEvent {
     Activity(Option<String>),
     /// A remark of the system in the transcript (TURN-20).
     Notice(String),
-    /// A better title for the session, unless a person chose one.
+    /// A better title for the session, unless a user chose one.
     Title(String),
     /// Content that is not in the turn itself, because it is long or not text.
     Resource {
@@ -66,6 +69,8 @@ pub enum AgentEvent {
     /// A tool call starts a subagent in a chat of its own; answered with `AgentCommand::StartSubagent` or
     /// with [`Reply::NotSpawned`] (CHT-12).
     Spawn(Box<Spawn>),
+    /// The agent comments on a file of its session.
+    Annotate(Box<NewAnnotation>),
     /// Nothing to show, but the agent is alive; resets the watchdog.
     Alive,
     /// A value that the agent gets back when the chat is opened the next time, such as its own session id. `null`

@@ -56,7 +56,7 @@ impl Host {
     }
 
     /// The URI of a chat.
-    fn chat_uri(&self, chat_id: ChannelId) -> Option<&str> {
+    pub(crate) fn chat_uri(&self, chat_id: ChannelId) -> Option<&str> {
         let chat = self.chats.get(&chat_id)?;
         Some(&chat.model.head().resource)
     }

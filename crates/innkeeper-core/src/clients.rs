@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use access::Principal;
 use client::{Client, Conn, Phase, Presence};
 
-use crate::ids::{ClientId, ConnId, IdMap};
+use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 use crate::protocol::dialect::Dialect;
 
 /// The connections that are open.
@@ -31,6 +31,8 @@ impl Connections {
             principal,
             phase: Phase::Fresh,
             subscriptions: Default::default(),
+            root_name: None,
+            shown_chats: Default::default(),
             deferred: Default::default(),
         };
         self.by_id.insert(conn, connection);
@@ -62,6 +64,12 @@ impl Connections {
             Some(Phase::Ready { dialect, .. }) => *dialect,
             Some(Phase::Fresh) | None => Dialect::default(),
         }
+    }
+
+    /// The chat that a session shows to a connection, or the channel itself if it has its turns itself.
+    pub(crate) fn shown_chat(&self, conn: ConnId, channel: ChannelId) -> ChannelId {
+        let shown = self.by_id.get(&conn).and_then(|conn| conn.shown_chats.get(&channel));
+        shown.copied().unwrap_or(channel)
     }
 
     fn close(&mut self, conn: ConnId) -> Option<Conn> {

@@ -130,8 +130,13 @@ impl HostCore {
         self.host.clients.get(client).map(|client| &client.negotiated)
     }
 
+    /// Returns the channel of the terminal that a process belongs to.
+    pub fn terminal_channel(&self, pty: crate::terminal::PtyId) -> Option<ChannelId> {
+        self.host.parts.terminals.channel_of(pty)
+    }
+
     /// Returns true if an input of a connection waits for the store.
-    pub fn is_parked(&self, conn: ConnId) -> bool {
+    pub fn has_deferred_input(&self, conn: ConnId) -> bool {
         let connection = self.host.conns.get(&conn);
         connection.is_some_and(|connection| !connection.deferred.is_empty())
     }
@@ -167,7 +172,7 @@ impl HostCore {
     pub fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
         match input {
             Input::Request { conn, command, .. } => self.host.turns_needed_by_command(*conn, command),
-            Input::Dispatch { dispatch, .. } => self.host.turns_needed_by_dispatch(dispatch),
+            Input::Dispatch { conn, dispatch } => self.host.turns_needed_by_dispatch(*conn, dispatch),
             _ => None,
         }
     }
@@ -199,8 +204,8 @@ impl HostCore {
     }
 
     /// The ids of the disabled customizations of a session; empty for a session that is not in memory.
-    pub fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
-        self.host.switched_off(session)
+    pub fn disabled_ids(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
+        self.host.disabled_ids(session)
     }
 }
 

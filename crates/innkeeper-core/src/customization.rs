@@ -149,6 +149,11 @@ impl SharedEnablement {
         self.store = store;
     }
 
+    /// Notes that the decisions differ from the persisted ones.
+    fn mark_changed(&mut self) {
+        self.is_changed = true;
+    }
+
     /// Whether the decisions changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
@@ -157,15 +162,15 @@ impl SharedEnablement {
 
 impl Host {
     /// The ids of everything that is switched off in a session; nothing is in one that is not in memory.
-    pub(crate) fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
-        self.sessions.get(&session).map(switched_off).unwrap_or_default()
+    pub(crate) fn disabled_ids(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
+        self.sessions.get(&session).map(disabled_ids).unwrap_or_default()
     }
 }
 
 /// The ids of all disabled customizations, also of those in a disabled container (CUS-11).
-pub(crate) fn switched_off(session: &Session) -> Arc<BTreeSet<String>> {
-    let off = session.customizing.off.get_or_init(|| {
-        let mut off = session.customizing.left_out.clone();
+pub(crate) fn disabled_ids(session: &Session) -> Arc<BTreeSet<String>> {
+    let off = session.customization.off.get_or_init(|| {
+        let mut off = session.customization.left_out.clone();
         for entry in session.state.customizations.iter().flatten() {
             enablement::add_off(entry, &mut off);
         }
@@ -177,7 +182,23 @@ pub(crate) fn switched_off(session: &Session) -> Arc<BTreeSet<String>> {
 /// Roughly how many bytes a session's customizations take in a snapshot.
 pub(crate) fn shown_bytes(session: &Session) -> usize {
     *session
-        .customizing
+        .customization
         .bytes
         .get_or_init(|| json_bytes(&session.state.customizations))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_persisted_once_and_restored_decisions_are_none() {
+        let mut enablement = SharedEnablement::default();
+        enablement.restore(Arc::default());
+        assert!(!enablement.take_changed(), "restored decisions are persisted already");
+        enablement.mark_changed();
+        enablement.mark_changed();
+        assert!(enablement.take_changed());
+        assert!(!enablement.take_changed());
+    }
 }

@@ -1,8 +1,8 @@
 //! `dispatchAction`: checks and applies the actions of clients.
 //!
 //! The table of slices below names for each action the functions that check and apply it. A slice is in the file of the
-//! state that it changes. Consequences of an action are in two places: its own slice, and `Host::settle` for everything
-//! that follows from the input as a whole.
+//! state that it changes. Consequences of an action are in its own slice, or in `Host::settle` if they follow from the
+//! input as a whole. The four derived actions that must follow their cause directly are in `log/derive.rs` (ADR 0009).
 //!
 //! Refusing, doing nothing and ignoring are three different answers (E-01): an unknown channel
 //! is silence, a broken rule is a refusal to the author, a repeated decision is an echo.
@@ -35,6 +35,8 @@ mod pending_message;
 mod title;
 mod tool_call;
 mod turn;
+
+pub(crate) use message::check_model;
 
 /// A dispatched action's author, and the channel it was sent to.
 pub(crate) struct Dispatched {
@@ -193,16 +195,20 @@ impl Verdict {
 
 impl Host {
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: Dispatch) {
+        if self.conns.client(conn).is_none() {
+            // A dispatch before the handshake has no author to answer.
+            return;
+        }
+        self.find_or_open(cx, &dispatch.channel);
+        let Some(channel) = self.target_of(conn, &dispatch) else {
+            // DSP-05: an action for an unknown channel is dropped.
+            return;
+        };
         let Some(connection) = self.conns.get(&conn) else {
             return never!("the connection is open");
         };
         let Phase::Ready { client, .. } = &connection.phase else {
-            // A dispatch before the handshake has no author to answer.
-            return;
-        };
-        let Some(channel) = self.channels.find(&dispatch.channel) else {
-            // DSP-05: an action for an unknown channel is dropped.
-            return;
+            return never!("the connection has a client");
         };
         let by = Dispatched {
             channel,
@@ -218,10 +224,24 @@ impl Host {
                 Ok(_) | Err(_) => None,
             },
         };
+        if let Some(choice) = dispatch.choice {
+            if let Err(reason) = self.choose(cx, &by, choice) {
+                self.reject(cx, channel, dispatch.raw.get(), &by.author, &reason);
+            }
+            return;
+        }
         let verdict = match dispatch.action {
             _ if self.storage.mode().is_read_only() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
-            Ok(action) => self.check_dispatch(cx, &by, action),
+            Ok(mut action) => {
+                match &mut action {
+                    StateAction::ChatTurnStarted(started) => self.add_choice(conn, channel, &mut started.message),
+                    StateAction::ChatPendingMessageSet(set) => self.add_choice(conn, channel, &mut set.message),
+                    StateAction::TerminalClaimed(claimed) => self.name_claimed_chat(conn, &mut claimed.claim),
+                    _ => {}
+                }
+                self.check_dispatch(cx, &by, action)
+            }
         };
         let raw = dispatch.raw.get();
         match verdict {
@@ -241,6 +261,28 @@ impl Host {
         }
     }
 
+    /// The channel that an action is for. To a client that knows no chats, the session is its chat; it may dispatch
+    /// before the snapshot that shows which one.
+    pub(crate) fn target_of(&self, conn: ConnId, dispatch: &Dispatch) -> Option<ChannelId> {
+        let channel = self.channels.find(&dispatch.channel)?;
+        let rule = dispatch.action.as_ref().ok().and_then(action_table::rule);
+        match rule {
+            Some(rule) if rule.kind == ChannelKind::Chat => Some(self.chat_meant(conn, channel)),
+            Some(_) | None => Some(channel),
+        }
+    }
+
+    /// The chat that a client means which knows no chats and names a session.
+    pub(crate) fn chat_meant(&self, conn: ConnId, channel: ChannelId) -> ChannelId {
+        if !self.conns.dialect(conn).version.session_is_chat() || !self.sessions.contains_key(&channel) {
+            return channel;
+        }
+        match self.conns.shown_chat(conn, channel) {
+            shown if shown == channel => self.default_chat(channel).unwrap_or(channel),
+            shown => shown,
+        }
+    }
+
     /// Rejects an action about a session or chat that cannot be loaded.
     pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
         let Some(client) = self.conns.client(conn).cloned() else {
@@ -257,7 +299,7 @@ impl Host {
         }
     }
 
-    fn why_read_only(&self) -> String {
+    pub(crate) fn why_read_only(&self) -> String {
         read_only_message(self.storage.mode().read_only_reason().unwrap_or_default())
     }
 

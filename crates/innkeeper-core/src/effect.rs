@@ -12,13 +12,14 @@ pub use agent::{AgentCommand, ChatInfo, OpenChat, PromptPlan, Transformer, TurnI
 pub use deliver::{CloseReason, Delivery, Publication, Subscriber};
 pub use journal::JournalCommand;
 pub use services::{
-    BlobCommand, ChatsMoved, CompletionQuery, CompletionRequest, CustomizationCommand, McpCommand, MovedChat,
-    RepositoryCommand, ResourceCommand,
+    BlobCommand, ChangesCommand, ChatsMoved, CompletionQuery, CompletionRequest, CustomizationCommand, McpCommand,
+    MovedChat, RepositoryCommand, ResourceCommand,
 };
 
 use crate::ids::ConnId;
 use crate::protocol::request::RequestId;
 use crate::storage::records::Record;
+use crate::terminal::PtyCommand;
 
 /// One consequence of an input.
 #[derive(Debug)]
@@ -41,10 +42,14 @@ pub enum Effect {
     Customizations(CustomizationCommand),
     /// For the service that runs MCP servers.
     Mcp(McpCommand),
+    /// For the service that computes changes of files.
+    Changes(ChangesCommand),
     /// For the service that observes Git repositories.
     Repositories(RepositoryCommand),
     /// For the service that reads, writes and watches files.
     Resources(ResourceCommand),
+    /// For the service that runs terminals.
+    Terminals(PtyCommand),
 }
 
 impl Effect {
@@ -54,8 +59,10 @@ impl Effect {
         match self {
             Self::Journal(command) => command.request(),
             Self::Completions(CompletionRequest { conn, id, .. }) => Some((*conn, id)),
+            Self::Changes(command) => command.request(),
             Self::Mcp(command) => command.request(),
             Self::Resources(command) => command.request(),
+            Self::Terminals(command) => command.request(),
             Self::Publish(_)
             | Self::Persist(_)
             | Self::Deliver(_)
@@ -121,6 +128,12 @@ impl From<McpCommand> for Effect {
     }
 }
 
+impl From<ChangesCommand> for Effect {
+    fn from(command: ChangesCommand) -> Self {
+        Self::Changes(command)
+    }
+}
+
 impl From<RepositoryCommand> for Effect {
     fn from(command: RepositoryCommand) -> Self {
         Self::Repositories(command)
@@ -130,5 +143,11 @@ impl From<RepositoryCommand> for Effect {
 impl From<ResourceCommand> for Effect {
     fn from(command: ResourceCommand) -> Self {
         Self::Resources(command)
+    }
+}
+
+impl From<PtyCommand> for Effect {
+    fn from(command: PtyCommand) -> Self {
+        Self::Terminals(command)
     }
 }

@@ -14,6 +14,7 @@ use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{McpRequest, ServerReport};
 use crate::protocol::decode::DecodeError;
 use crate::protocol::request::{Command, RequestId};
+use crate::session::choice::SessionChoice;
 use crate::session::repository::RepositoryState;
 use crate::storage::records::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 use crate::telemetry::LogRecord;
@@ -271,4 +272,6 @@ pub struct Dispatch {
     pub raw: Box<RawValue>,
     /// The action, or why it could not be read.
     pub action: Result<StateAction, DecodeError>,
+    /// The choice for the session that an older client dispatched, which no action of the newest version has.
+    pub choice: Option<SessionChoice>,
 }

@@ -26,18 +26,19 @@ pub mod resources;
 mod session;
 mod storage;
 pub mod telemetry;
+pub mod terminal;
 mod time;
 
 pub use agent::{AgentEvent, AgentProfile, Failure, Reply, Subagent, TurnEnd, Usage};
 pub use chat::approval::{ApprovalCommand, ApprovalTarget};
 pub use chat::history::{REFUSED, past_turn, was_heard};
-pub use chat::model as chat_state;
+pub use chat::model::{ChatModel, TurnChanges};
 pub use clients::access::{self, Principal, Scope};
 pub use clients::client::Negotiated;
 pub use config::CoreConfig;
 pub use core::{ChannelCommand, HostCore, NoCommand, NoInput, PartCommand, PartInput, PartState};
 pub use effect::{
-    AgentCommand, BlobCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
+    AgentCommand, BlobCommand, ChangesCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
     CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MovedChat, OpenChat, PromptPlan, Publication,
     RepositoryCommand, ResourceCommand, Subscriber, Transformer, TurnInfo, TurnStart,
 };
@@ -45,16 +46,18 @@ pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};
 pub use log::replay::ReplayLimits;
 pub use protocol::dialect::extension::{Catalogue, ELICITATION, OptIn, OptIns};
-pub use protocol::dialect::{Dialect, ProtocolVersion};
+pub use protocol::dialect::{Dialect, Version};
 pub use protocol::error::RpcError;
 pub use protocol::frame::{ActionFrame, Outgoing, Wire};
 pub use protocol::method_scopes::{METHOD_SCOPES, scope_of};
 pub use protocol::request::{Command, RequestId};
-pub use protocol::{action_table as action, decode, error, frame, request, snapshot, uri};
-pub use resources::{self as resource, content, data_uri};
-pub use session::repository;
+pub use protocol::{action_table, decode, error, frame, request, snapshot, uri};
+pub use resources::{content, data_uri};
+pub use session::choice::SessionChoice;
+pub use session::{changesets, repository};
 pub use storage::mode::StorageMode;
 pub use storage::open::Opening;
-pub use storage::records as stored;
+pub use storage::records;
 pub use telemetry::{LogLevel, LogRecord, LogValue, Severity};
+pub use terminal::PtyCommand;
 pub use time::Now;

@@ -56,6 +56,12 @@ impl Mcp {
         }
     }
 
+    /// Returns a number that no start of a server had before, in this run of the host or an earlier one.
+    fn next_attempt(&mut self) -> u64 {
+        self.next_attempt += 1;
+        self.next_attempt
+    }
+
     /// Whether a client gave a token for a resource.
     pub(crate) fn has_token(&self, resource: &str) -> bool {
         self.tokens.has(resource)
@@ -287,4 +293,23 @@ pub struct ToServer {
     pub method: &'static str,
     /// Its parameters, without the channel (MCP-18).
     pub params: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_starts_follow_those_of_earlier_runs() {
+        let mut mcp = Mcp::new(41);
+        assert_eq!([mcp.next_attempt(), mcp.next_attempt()], [42, 43]);
+    }
+
+    #[test]
+    fn without_a_token_every_required_scope_is_missing() {
+        let mcp = Mcp::default();
+        let required = vec!["read".to_owned(), "write".to_owned()];
+        assert!(!mcp.has_token("https://notes.test/"));
+        assert_eq!(mcp.missing_scopes("https://notes.test/", required.clone()), required);
+    }
 }

@@ -19,14 +19,21 @@ use crate::customization::CustomizationState;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::mcp::SessionServers;
 use crate::protocol::dialect::extension::OptIns;
+use crate::session::choice::WaitingChoice;
 use crate::storage::records::document::SessionDocument;
 use crate::time::Now;
+use changesets::{Reviews, SessionEdits};
 
+pub(crate) mod annotations;
+pub mod changesets;
+pub(crate) mod choice;
 pub(crate) mod configure;
 pub(crate) mod create;
 mod dispose;
 pub(crate) mod drafts;
+mod fork;
 pub(crate) mod input_needed;
+pub(crate) mod isolation;
 pub mod repository;
 pub(crate) mod root;
 pub(crate) mod sessions;
@@ -49,7 +56,7 @@ pub struct Session {
     /// The sections that its active clients offer to rewrite, which the state cannot hold (SMT-17).
     pub opt_ins: Arc<OptIns>,
     /// The state of its customizations in addition to the list in its state.
-    pub customizing: CustomizationState,
+    pub customization: CustomizationState,
     /// Its settings, in the order clients show them: as they were when the session was created, even if its agent
     /// offers others now.
     pub settings: Arc<[Setting]>,
@@ -90,6 +97,12 @@ pub struct Session {
     pub draft_ends_ms: Option<u64>,
     /// The directory whose repository is followed.
     pub repository: Option<String>,
+    /// Choices of older clients that wait for the end of a turn.
+    pub waiting_choices: Vec<WaitingChoice>,
+    /// The files that its tools changed.
+    pub(crate) edits: SessionEdits,
+    /// The files that users have reviewed.
+    pub(crate) reviews: Reviews,
 }
 
 /// The request for reports about a session's creation, and the last report (ROOT-17).
@@ -108,29 +121,33 @@ pub struct Progress {
 /// The source of a title; each may replace the ones before it in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TitleSource {
-    /// It has none.
-    Nobody,
+    /// It has none. Stored as `Nobody`.
+    #[serde(rename = "Nobody")]
+    None,
     /// The first message.
     Message,
     /// Its agent.
     Agent,
-    /// A person.
-    Person,
+    /// A user. Stored as `Person`.
+    #[serde(rename = "Person")]
+    User,
 }
 
 impl Session {
     /// A session that has not been announced yet.
-    pub fn new(uri: &str, state: SessionState, settings: Arc<[Setting]>, now: Now) -> Self {
+    pub fn new(uri: &str, mut state: SessionState, settings: Arc<[Setting]>, now: Now) -> Self {
+        // Every session has a channel for annotations (ANN-07).
+        state.annotations = Some(annotations::summary_of(uri, &[]));
         Self {
             uri: uri.into(),
             state: Arc::new(state),
             opt_ins: Arc::default(),
-            customizing: CustomizationState::default(),
+            customization: CustomizationState::default(),
             settings,
             created_at: now.rfc3339(),
             chats: Vec::new(),
             announced: None,
-            titled_by: TitleSource::Nobody,
+            titled_by: TitleSource::None,
             summary_due: false,
             tools_due: false,
             acknowledged: BTreeMap::new(),
@@ -144,16 +161,23 @@ impl Session {
             was_heard: false,
             draft_ends_ms: None,
             repository: None,
+            waiting_choices: Vec::new(),
+            edits: SessionEdits::default(),
+            reviews: Reviews::default(),
         }
     }
 
     /// A session that comes back from the store.
-    pub(crate) fn restored(uri: &str, document: SessionDocument, now: Now) -> Self {
+    pub(crate) fn restored(uri: &str, mut document: SessionDocument, now: Now) -> Self {
+        if document.state.annotations.is_none() {
+            let state = Arc::make_mut(&mut document.state);
+            state.annotations = Some(annotations::summary_of(uri, &[]));
+        }
         Self {
             uri: uri.into(),
             state: document.state,
             opt_ins: document.opt_ins,
-            customizing: CustomizationState::with(document.decisions),
+            customization: CustomizationState::with(document.decisions),
             settings: document.settings,
             created_at: document.created_at,
             chats: Vec::new(),
@@ -172,6 +196,9 @@ impl Session {
             was_heard: false,
             draft_ends_ms: None,
             repository: None,
+            waiting_choices: Vec::new(),
+            edits: document.edits,
+            reviews: document.reviews,
         }
     }
 
@@ -292,7 +319,7 @@ impl Session {
     pub fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
         let outcome = apply_action_to_session(Arc::make_mut(&mut self.state), action);
         if outcome == ReduceOutcome::Applied {
-            self.customizing.follow(action);
+            self.customization.follow(action);
         }
         outcome
     }

@@ -132,8 +132,8 @@ impl Copies {
         let (sender, state) = watch::channel(Copied::Copying(before.and_then(Weak::upgrade)));
         let turn = known.turn(&plugin.client);
         let wanted_again = Arc::new(Notify::new());
-        let telling = Telling::new(plugin, sender, Arc::clone(&wanted_again));
-        let work = work(Arc::clone(self), plugin.clone(), files.clone(), turn, telling);
+        let reporter = CopyReporter::new(plugin, sender, Arc::clone(&wanted_again));
+        let work = work(Arc::clone(self), plugin.clone(), files.clone(), turn, reporter);
         let job = Arc::new(Job {
             plugin: plugin.clone(),
             state,
@@ -177,7 +177,7 @@ async fn work(
     plugin: ClientPlugin,
     files: ClientFiles,
     turn: Arc<Semaphore>,
-    mut telling: Telling,
+    mut reporter: CopyReporter,
 ) {
     loop {
         let copied = {
@@ -188,30 +188,30 @@ async fn work(
             Ok(kept) => match read(plugin.clone(), kept).await {
                 Ok(revision) => {
                     copies.remember(&plugin, &revision);
-                    telling.state.send_replace(Copied::Here(revision));
+                    reporter.state.send_replace(Copied::Here(revision));
                     return;
                 }
                 Err(why) => (why, false),
             },
             Err(failure) => (failure.why, failure.is_away),
         };
-        telling.failed(failed);
+        reporter.failed(failed);
         if !is_away {
             return;
         }
-        telling.pause().await;
+        reporter.pause().await;
     }
 }
 
 /// Reports the state of a copy, and a disconnected client only once.
-struct Telling {
+struct CopyReporter {
     uri: String,
     state: watch::Sender<Copied>,
     wanted_again: Arc<Notify>,
     pause: Duration,
 }
 
-impl Telling {
+impl CopyReporter {
     fn new(plugin: &ClientPlugin, state: watch::Sender<Copied>, wanted_again: Arc<Notify>) -> Self {
         Self {
             uri: plugin.uri.clone(),
@@ -339,7 +339,7 @@ impl Job {
 mod tests {
     use super::*;
 
-    fn telling() -> (Telling, watch::Receiver<Copied>, Arc<Notify>) {
+    fn reporter() -> (CopyReporter, watch::Receiver<Copied>, Arc<Notify>) {
         let plugin = ClientPlugin {
             client: ClientId::new("c"),
             uri: "virtual://c/p".to_owned(),
@@ -350,7 +350,7 @@ mod tests {
         let (sender, state) = watch::channel(Copied::Copying(None));
         let wanted_again = Arc::new(Notify::new());
         (
-            Telling::new(&plugin, sender, Arc::clone(&wanted_again)),
+            CopyReporter::new(&plugin, sender, Arc::clone(&wanted_again)),
             state,
             wanted_again,
         )
@@ -358,28 +358,28 @@ mod tests {
 
     #[test]
     fn p20_a_client_that_stays_away_is_told_of_once() {
-        let (telling, mut state, _) = telling();
-        telling.failed("it is away".to_owned());
+        let (reporter, mut state, _) = reporter();
+        reporter.failed("it is away".to_owned());
         assert!(state.has_changed().unwrap());
         state.mark_unchanged();
-        telling.failed("it is away".to_owned());
+        reporter.failed("it is away".to_owned());
         assert!(!state.has_changed().unwrap(), "there is nothing new about it");
-        telling.failed("it says no".to_owned());
+        reporter.failed("it says no".to_owned());
         assert!(state.has_changed().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn p20_a_client_that_stays_away_is_asked_less_and_less_until_it_publishes_again() {
-        let (mut telling, _state, wanted_again) = telling();
+    async fn p20_an_absent_client_is_asked_less_often_until_it_publishes_again() {
+        let (mut reporter, _state, wanted_again) = reporter();
         let mut pauses = Vec::new();
         for _ in 0..7 {
             let begun = tokio::time::Instant::now();
-            telling.pause().await;
+            reporter.pause().await;
             pauses.push(begun.elapsed().as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 16, 16]);
         let begun = tokio::time::Instant::now();
-        let ((), ()) = tokio::join!(telling.pause(), async { wanted_again.notify_waiters() });
-        assert_eq!((begun.elapsed(), telling.pause), (Duration::ZERO, PAUSE));
+        let ((), ()) = tokio::join!(reporter.pause(), async { wanted_again.notify_waiters() });
+        assert_eq!((begun.elapsed(), reporter.pause), (Duration::ZERO, PAUSE));
     }
 }

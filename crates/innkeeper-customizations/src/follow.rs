@@ -170,8 +170,8 @@ impl Sources {
 
     /// Waits until any of them changed. Returns `false` if none ever will.
     async fn changed(&mut self) -> bool {
-        type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-        let mut waiting: Vec<Waiting<'_>> = Vec::new();
+        type ChangeFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+        let mut waiting: Vec<ChangeFuture<'_>> = Vec::new();
         for scan in &mut self.scans {
             waiting.push(Box::pin(changed_or_never(scan)));
         }

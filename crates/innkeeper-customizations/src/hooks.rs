@@ -24,7 +24,7 @@ use self::matching::{LazyMatcher, Matcher};
 use self::outcome::{Answering, together};
 pub use self::process::HookSettings;
 use self::process::Job;
-pub(crate) use self::scripts::{Looked, runs_from};
+pub(crate) use self::scripts::{ScriptDigests, runs_from};
 pub(crate) use self::shell_words::Words;
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 use crate::trust::{Subject, TrustFile};
@@ -90,7 +90,7 @@ impl SourcedHooks {
     }
 
     /// Whether they are the user's own, and may answer for the user.
-    fn speak_for_people(&self) -> bool {
+    fn speak_for_users(&self) -> bool {
         self.origin.is_own()
     }
 }
@@ -107,14 +107,14 @@ pub struct CommandHooks {
     settings: Arc<HookSettings>,
     /// One question at a time: a second call waits and finds it answered.
     asking: Semaphore,
-    told: Mutex<Told>,
+    seen: Mutex<SeenNotices>,
     /// Retains copies of clients' plugins while their hooks may run.
     _containers: Vec<DiscoveredContainer>,
 }
 
 /// Notices and questions that the user has seen.
 #[derive(Debug, Default)]
-struct Told {
+struct SeenNotices {
     notices: BTreeSet<String>,
     /// The turn in which the user last left the question about a subject open.
     open: HashMap<Subject, Arc<str>>,
@@ -139,7 +139,7 @@ impl CommandHooks {
             trust,
             settings,
             asking: Semaphore::new(1),
-            told: Mutex::default(),
+            seen: Mutex::default(),
             _containers: Vec::new(),
         }
     }
@@ -176,8 +176,8 @@ impl CommandHooks {
 
     /// Returns a notice once, however often it occurs.
     fn once(&self, notice: String) -> Option<String> {
-        let mut told = self.told.lock();
-        told.notices.insert(notice.clone()).then_some(notice)
+        let mut seen = self.seen.lock();
+        seen.notices.insert(notice.clone()).then_some(notice)
     }
 
     /// The commands of an event, in order, and notices about hooks that cannot run.
@@ -234,14 +234,14 @@ impl CommandHooks {
         // The semaphore is never closed, and a cancelled call releases it.
         let _place = self.asking.acquire().await;
         let left_open = {
-            let told = self.told.lock();
-            told.open.get(subject) == Some(&call.turn)
+            let seen = self.seen.lock();
+            seen.open.get(subject) == Some(&call.turn)
         };
         let events = events.filter(|_| !left_open);
         let consent = consent::ask(&self.trust, subject, &files, events).await?;
         if consent == Consent::Open && events.is_some() {
-            let mut told = self.told.lock();
-            told.open.insert(subject.clone(), Arc::clone(&call.turn));
+            let mut seen = self.seen.lock();
+            seen.open.insert(subject.clone(), Arc::clone(&call.turn));
         }
         Ok(consent == Consent::Given)
     }
@@ -257,7 +257,7 @@ impl CommandHooks {
             None => at.to_owned(),
         };
         let chat = chat_directory(call).unwrap_or_else(|| project.clone());
-        let told = payload::told(call, hook, origin, Directories { at, chat: &chat });
+        let payload = payload::payload(call, hook, origin, Directories { at, chat: &chat });
         let job = Job {
             command: command.here().unwrap_or_default().to_owned(),
             args: command.args.as_ref().map(|args| {
@@ -267,7 +267,7 @@ impl CommandHooks {
             wants_bash: origin == HookOrigin::Copilot,
             environment: environment(file, command, &project),
             cwd,
-            stdin: told.to_string().into_bytes(),
+            stdin: payload.to_string().into_bytes(),
             time: hook.timeout.unwrap_or_else(|| origin.exit_contract().timeout),
         };
         // With arguments it is a program, and no shell expands its path.
@@ -285,7 +285,7 @@ impl CommandHooks {
             origin,
             on_failure: hook.on_failure,
             name: &name,
-            speaks_for_people: file.speak_for_people(),
+            speaks_for_users: file.speak_for_users(),
             chat: &chat,
         };
         answering.outcome(end)
@@ -296,7 +296,7 @@ impl CommandHooks {
 fn keep_few(files: &mut Vec<SourcedHooks>) -> usize {
     let (mut free, mut surplus) = (MAX_HOOKS, 0);
     for own in [true, false] {
-        for file in files.iter_mut().filter(|file| file.speak_for_people() == own) {
+        for file in files.iter_mut().filter(|file| file.speak_for_users() == own) {
             let hooks = &mut file.file.hooks;
             let kept = hooks.len().min(free);
             surplus += hooks.len() - kept;

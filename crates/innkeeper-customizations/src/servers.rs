@@ -14,7 +14,7 @@ use innkeeper_host::mcp::{Permission, Remote, ServerDeclaration, StartPermission
 use innkeeper_plugins::{Child, Component, Container, Format, McpServer, Transport as McpTransport};
 use sha2::{Digest as _, Sha256};
 
-use self::permission::{Asked, Foreign};
+use self::permission::{Foreign, OriginPermission};
 use crate::discovered::{Discovered, DiscoveredContainer, Origin};
 use crate::hooks::{NO_BYTECODE, Words, runs_from};
 use crate::set::about;
@@ -34,7 +34,7 @@ pub(crate) fn declarations(discovered: &Discovered, settings: &ServerSettings) -
     let found: Vec<(&DiscoveredContainer, &Child, &McpServer)> =
         discovered.containers.iter().flat_map(servers_of).collect();
     // The user decides about all servers of one origin together, as with hooks.
-    let mut permissions: BTreeMap<Subject, Arc<Asked>> = BTreeMap::new();
+    let mut permissions: BTreeMap<Subject, Arc<OriginPermission>> = BTreeMap::new();
     let mut declared = Vec::new();
     for (part, child, server) in &found {
         let permission = part.origin().subject(TrustKind::McpServer).map(|subject| {
@@ -45,7 +45,7 @@ pub(crate) fn declarations(discovered: &Discovered, settings: &ServerSettings) -
                 });
                 let all = of_subject.map(|(part, child, server)| Foreign::new(part, child, server));
                 let all = all.collect();
-                Arc::new(Asked::new(subject, all, Arc::clone(&settings.trust)))
+                Arc::new(OriginPermission::new(subject, all, Arc::clone(&settings.trust)))
             });
             Arc::clone(asked) as Arc<dyn StartPermission>
         });

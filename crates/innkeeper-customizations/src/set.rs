@@ -51,7 +51,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
                 model: agent.model.clone(),
                 tools: agent.tools.clone(),
                 for_models: !agent.disable_model_invocation,
-                for_people: !agent.disable_user_invocation,
+                for_users: !agent.disable_user_invocation,
             });
         }
         Component::Skill(skill) => {
@@ -61,7 +61,7 @@ fn add(set: &mut CustomizationSet, shadows: &mut Shadows, part: &DiscoveredConta
                 about,
                 argument_hint: skill.argument_hint.clone(),
                 for_models: !skill.disable_model_invocation,
-                for_people: !skill.disable_user_invocation,
+                for_users: !skill.disable_user_invocation,
                 directory: (skill.origin == SkillOrigin::Directory).then(directory).flatten(),
             });
         }

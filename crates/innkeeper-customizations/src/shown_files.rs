@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Component as Step, Path, PathBuf};
 
-use innkeeper_host::customizations::{FileAccess, Shown};
-use innkeeper_host::resources::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
+use innkeeper_host::customizations::{FileAccess, SharedEntry};
+use innkeeper_host::resources::{Content, EntryKind, ResourceEntry, ResourceError, content_type};
 use innkeeper_plugins::{Child, Component, Container, Icon, SkillOrigin, is_private};
 use url::Url;
 
@@ -25,7 +25,7 @@ pub(crate) fn find(
     parts: &[DiscoveredContainer],
     uri: &str,
     access: FileAccess,
-) -> Option<Result<Shown, ResourceError>> {
+) -> Option<Result<SharedEntry, ResourceError>> {
     // A file of one container may declare servers of another.
     if parts.iter().any(|part| has_server(part, uri)) {
         return None;
@@ -34,18 +34,18 @@ pub(crate) fn find(
     found.or_else(|| names_at(parts, uri))
 }
 
-fn find_in(part: &DiscoveredContainer, uri: &str, access: FileAccess) -> Option<Result<Shown, ResourceError>> {
+fn find_in(part: &DiscoveredContainer, uri: &str, access: FileAccess) -> Option<Result<SharedEntry, ResourceError>> {
     let relative = relative_to(part, uri)?;
-    let shown = what(part, &relative)?;
+    let shown = role_of(part, &relative)?;
     let outside = || ResourceError::Outside {
         uri: uri.to_owned(),
         write: false,
     };
     let real = match shown {
         // A client with the scope to view does not see commands (CUS-26).
-        ShownFile::Commands if !access.drives => return Some(Err(outside())),
-        ShownFile::Commands | ShownFile::Itself => part.reader().real_path(&relative),
-        ShownFile::Beside(directory) => {
+        PathRole::Commands if !access.drives => return Some(Err(outside())),
+        PathRole::Commands | PathRole::Itself => part.reader().real_path(&relative),
+        PathRole::Beside(directory) => {
             let inside = relative.strip_prefix(&directory).unwrap_or_else(|_| Path::new(""));
             part.reader().real_path_in(&directory, inside)
         }
@@ -55,7 +55,7 @@ fn find_in(part: &DiscoveredContainer, uri: &str, access: FileAccess) -> Option<
         _ if is_private(&real) => Err(io::ErrorKind::PermissionDenied.into()),
         Origin::Client { .. } => copied(&real, uri, access.bytes),
         _ => match Url::from_file_path(&real) {
-            Ok(here) => Ok(Ok(Shown::Here(here.into()))),
+            Ok(here) => Ok(Ok(SharedEntry::Here(here.into()))),
             Err(()) => Err(io::ErrorKind::NotFound.into()),
         },
     });
@@ -80,7 +80,7 @@ fn only_stands_there(part: &DiscoveredContainer) -> bool {
 }
 
 /// Lists the names below a URI that is only a parent of containers.
-fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<Shown, ResourceError>> {
+fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<SharedEntry, ResourceError>> {
     let is_there = |path: PathBuf| path.as_os_str().is_empty();
     let is_it = |part: &&DiscoveredContainer| only_stands_there(part) && relative_to(part, uri).is_some_and(is_there);
     let mut standing = parts.iter().filter(is_it).peekable();
@@ -100,8 +100,8 @@ fn names_at(parts: &[DiscoveredContainer], uri: &str) -> Option<Result<Shown, Re
             }
         }
     }
-    let entries = names.into_iter().map(|(name, kind)| Listed { name, kind });
-    Some(Ok(Shown::Directory(entries.collect())))
+    let entries = names.into_iter().map(|(name, kind)| ResourceEntry { name, kind });
+    Some(Ok(SharedEntry::Directory(entries.collect())))
 }
 
 /// Whether an MCP server is declared in a file, however its URI is spelled.
@@ -165,7 +165,7 @@ fn decoded(name: &str) -> Option<String> {
 }
 
 /// The role of a path in a container.
-enum ShownFile {
+enum PathRole {
     /// The container, a file of it, or an icon.
     Itself,
     /// A file with commands.
@@ -174,14 +174,14 @@ enum ShownFile {
     Beside(PathBuf),
 }
 
-fn what(part: &DiscoveredContainer, relative: &Path) -> Option<ShownFile> {
+fn role_of(part: &DiscoveredContainer, relative: &Path) -> Option<PathRole> {
     let (icons, children): (&[Icon], _) = match part.entry() {
         Container::Plugin(plugin) => (&plugin.icons, part.entry().children()),
         Container::Directory(_) => (&[], part.entry().children()),
         Container::McpServer(_) => return None,
     };
     if relative.as_os_str().is_empty() {
-        return (!only_stands_there(part)).then_some(ShownFile::Itself);
+        return (!only_stands_there(part)).then_some(PathRole::Itself);
     }
     let is_plain = relative.components().all(|step| matches!(step, Step::Normal(_)));
     if !is_plain || is_private(relative) {
@@ -194,23 +194,23 @@ fn what(part: &DiscoveredContainer, relative: &Path) -> Option<ShownFile> {
         match &child.component {
             Component::McpServer(_) if is_it => return None,
             Component::Hook(_) if is_it && !has_hooks_only(part, relative) => return None,
-            Component::Hook(_) if is_it => found = Some(ShownFile::Commands),
+            Component::Hook(_) if is_it => found = Some(PathRole::Commands),
             Component::Skill(skill) if !is_it && skill.origin == SkillOrigin::Directory => {
                 let directory = path.parent().unwrap_or_else(|| Path::new(""));
                 if found.is_none() && is_beside(directory, relative) {
-                    found = Some(ShownFile::Beside(directory.to_owned()));
+                    found = Some(PathRole::Beside(directory.to_owned()));
                 }
             }
-            _ if is_it && !matches!(found, Some(ShownFile::Commands)) => found = Some(ShownFile::Itself),
+            _ if is_it && !matches!(found, Some(PathRole::Commands)) => found = Some(PathRole::Itself),
             _ => {}
         }
         let icons = &child.icons;
         if found.is_none() && has_icon(part, icons, relative) {
-            found = Some(ShownFile::Itself);
+            found = Some(PathRole::Itself);
         }
     }
     let is_icon = found.is_none() && has_icon(part, icons, relative);
-    found.or_else(|| is_icon.then_some(ShownFile::Itself))
+    found.or_else(|| is_icon.then_some(PathRole::Itself))
 }
 
 /// Whether a file has hooks and nothing else: it is in a directory of hooks, or has the standard name in a plugin.
@@ -241,14 +241,14 @@ fn has_icon(part: &DiscoveredContainer, icons: &[Icon], relative: &Path) -> bool
 }
 
 /// Reads a file or lists a directory in the copy of a client's plugin.
-fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, ResourceError>> {
+fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<SharedEntry, ResourceError>> {
     let invalid = |problem: String| ResourceError::Invalid { field: "uri", problem };
     if fs::metadata(real)?.is_dir() {
         let mut entries = Vec::new();
         for entry in fs::read_dir(real)?.take(MAX_ENTRIES) {
             let entry = entry?;
             let is_directory = entry.file_type()?.is_dir();
-            entries.push(Listed {
+            entries.push(ResourceEntry {
                 name: entry.file_name().to_string_lossy().into_owned(),
                 kind: if is_directory {
                     EntryKind::Directory
@@ -258,7 +258,7 @@ fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, Resou
             });
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        return Ok(Ok(Shown::Directory(entries)));
+        return Ok(Ok(SharedEntry::Directory(entries)));
     }
     let limit = u64::try_from(most).unwrap_or(u64::MAX);
     let Some(bytes) = innkeeper_std::read_whole(fs::File::open(real)?, limit)? else {
@@ -267,5 +267,5 @@ fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, Resou
         ))));
     };
     let content_type = content_type(real, &bytes);
-    Ok(Ok(Shown::File(Content { bytes, content_type })))
+    Ok(Ok(SharedEntry::File(Content { bytes, content_type })))
 }

@@ -121,7 +121,7 @@ fn b3_one_file_that_two_directories_lead_to_is_one() {
 }
 
 #[test]
-fn cus28_only_files_of_the_user_who_runs_the_host_are_their_own() {
+fn cus28_only_files_owned_by_the_hosts_user_are_user_files() {
     let machine = Machine::new();
     for plugin in [
         "plugins/a",
@@ -206,7 +206,7 @@ fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
 
 /// Names are for display: one that looks like the home does not make a workspace the user's.
 #[test]
-fn cus28_a_workspace_whose_name_begins_like_the_home_is_a_workspace_beside_it() {
+fn cus28_a_workspace_with_the_homes_prefix_is_not_in_the_home() {
     let machine = Machine::new();
     let hooks = r#"{ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "true" }] }] } }"#;
     machine
@@ -311,7 +311,7 @@ fn the_same_directory_under_two_names_is_one_workspace() {
 }
 
 #[test]
-fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
+fn cus25_cus26_entries_have_every_field_and_omit_empty_ones() {
     let machine = Machine::new();
     machine
         .write(

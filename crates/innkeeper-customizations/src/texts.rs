@@ -1,7 +1,7 @@
 //! Reads the files of discovered customizations.
 
 use async_trait::async_trait;
-use innkeeper_host::customizations::{About, FileAccess, Shown, Texts};
+use innkeeper_host::customizations::{About, FileAccess, SharedEntry, Texts};
 use innkeeper_host::resources::ResourceError;
 
 use crate::discovered::{Discovered, DiscoveredContainer};
@@ -25,7 +25,7 @@ impl Texts for Discovered {
         read.unwrap_or_else(|_| Err(format!("{} cannot be read", about.uri)))
     }
 
-    async fn find(&self, uri: &str, access: FileAccess) -> Option<Result<Shown, ResourceError>> {
+    async fn find(&self, uri: &str, access: FileAccess) -> Option<Result<SharedEntry, ResourceError>> {
         let parts: Vec<DiscoveredContainer> = self.by_precedence().cloned().collect();
         let uri = uri.to_owned();
         let finding = move || shown_files::find(&parts, &uri, access);

@@ -36,7 +36,7 @@ pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
     Answer, AnswerValue, AppliedRule, ApprovalSubject, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption,
     Confirmation, Credential, Decision, Description, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool,
-    PastTurn, Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
+    PastTurn, Question, QuestionKind, Remark, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
     SettingValue, StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult, Usage,
 };
 pub use innkeeper_core::{ChatInfo, TurnInfo};

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits::Limits;
 use crate::main_loop::Message;
+use crate::net::dialect::Edge;
 use crate::net::outbox::Outbox;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::completions::Files;
@@ -153,7 +154,7 @@ impl HostHandle {
         &self.version
     }
 
-    pub(crate) async fn attach(&self, principal: Principal) -> Option<(ConnId, Arc<Outbox>)> {
+    pub(crate) async fn attach(&self, principal: Principal) -> Option<(ConnId, Arc<Outbox>, Arc<Edge>)> {
         let (reply, attached) = oneshot::channel();
         self.inbox.send(Message::Attach { principal, reply }).await.ok()?;
         attached.await.ok()

@@ -54,6 +54,7 @@
 //! | [`customizations`] | Skills, rules, prompts, custom agents and hooks |
 //! | [`mcp`] | MCP servers: running them, and their tools, prompts and resources for agents |
 //! | [`repositories`] | The Git repositories that sessions work in |
+//! | [`changes`] | The files that sessions and their turns changed |
 //! | [`telemetry`] | Log records for clients |
 //! | [`reverse_requests`] | Requests of the host to clients |
 //! | [`transport`], [`connection`], [`outbox`] | Transports of your own |
@@ -84,5 +85,7 @@ pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::{ClientId, uri};
 pub use limits::Limits;
 pub use net::access::Access;
-pub use net::{access, connection, http, outbox, reverse_requests, stdio, transport};
-pub use services::{completions, contents, customizations, journal, mcp, repositories, resources, telemetry};
+pub use net::{access, connection, dialect, http, outbox, reverse_requests, stdio, transport};
+pub use services::{
+    changes, completions, contents, customizations, journal, mcp, repositories, resources, telemetry, terminals,
+};

@@ -6,6 +6,7 @@
 pub mod access;
 pub(crate) mod close;
 pub mod connection;
+pub mod dialect;
 pub mod http;
 pub mod outbox;
 pub mod reverse_requests;

@@ -3,6 +3,7 @@
 //! Each module holds the trait that an embedder implements, the types that pass through it, and, in `effects.rs`, the
 //! effects of the core that the main loop performs with it.
 
+pub mod changes;
 pub mod completions;
 pub mod contents;
 pub mod customizations;
@@ -12,7 +13,9 @@ pub(crate) mod prompt_transform;
 pub mod repositories;
 pub mod resources;
 pub mod telemetry;
+pub mod terminals;
 
+use changes::effects::FollowedChanges;
 use completions::effects::CompletionRequests;
 use contents::effects::ContentStore;
 use customizations::effects::FollowedCustomizations;
@@ -21,6 +24,7 @@ use mcp::effects::Servers;
 use repositories::effects::FollowedRepositories;
 use resources::effects::ResourceRequests;
 use telemetry::effects::Logs;
+use terminals::effects::RunningTerminals;
 
 /// The services of one host, each with its own state. Each performs the effects that concern it.
 pub(crate) struct Services {
@@ -29,8 +33,10 @@ pub(crate) struct Services {
     pub(crate) resources: ResourceRequests,
     pub(crate) contents: ContentStore,
     pub(crate) customizations: FollowedCustomizations,
+    pub(crate) changes: FollowedChanges,
     pub(crate) repositories: FollowedRepositories,
     pub(crate) mcp: Servers,
+    pub(crate) terminals: RunningTerminals,
     /// The log for clients, if there is one.
     pub(crate) logs: Option<Logs>,
 }
@@ -40,7 +46,9 @@ impl Services {
     pub(crate) fn clear(&mut self) {
         self.resources.clear();
         self.customizations.clear();
+        self.changes.clear();
         self.repositories.clear();
         self.mcp.clear();
+        self.terminals.clear();
     }
 }

@@ -53,7 +53,7 @@ mod engine;
 mod hosted;
 
 pub use engine::app_channel::Allowed;
-pub use engine::ask::{Answer, Ask, AskSink, Question, Root};
+pub use engine::ask::{Ask, AskOutcome, AskSink, Question, Root};
 pub use engine::auth::{Renew, ResourceMetadata, SignIn, SignInReason};
 pub use engine::call::{Call, CallOutcome, Content};
 pub use engine::config::{
@@ -61,7 +61,7 @@ pub use engine::config::{
 };
 pub use engine::error::{ConfigError, Error, WrongResource};
 pub use engine::icons::Icon;
-pub use engine::names::{MOST_NAME_CHARS, unique_names};
+pub use engine::names::{MAX_NAME_CHARS, unique_names};
 pub use engine::pool::{Lease, Pool, Sharing};
 pub use engine::resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};
 pub use engine::secret::Token;

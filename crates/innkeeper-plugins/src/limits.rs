@@ -1,6 +1,6 @@
 //! The bounds of a scan.
 //!
-//! Scanned files come from repositories that nobody has reviewed. A scan must end soon and with
+//! Scanned files come from repositories that were not reviewed. A scan must end soon and with
 //! bounded memory for every input. A container that reaches a limit is degraded, and a note says so.
 
 /// How deep a directory of rules or hooks is searched.

@@ -202,7 +202,7 @@ pub enum Component {
     McpServer(McpServer),
 }
 
-/// A picture.
+/// An image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Icon {
     /// Its URI.

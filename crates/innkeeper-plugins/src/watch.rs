@@ -401,7 +401,7 @@ mod tests {
     /// A log file that grows all the time causes one burst after another, and none of them may delay the scan
     /// at everything.
     #[test]
-    fn d62_everything_is_read_again_in_time_whatever_happens_meanwhile() {
+    fn d62_everything_is_rescanned_in_time_despite_other_events() {
         let temp = tempfile::tempdir().unwrap();
         let sources = Sources {
             workspaces: vec![temp.path().to_owned()],
@@ -443,7 +443,9 @@ mod tests {
         watcher.changed(PathBuf::from("/nowhere/at/all"), move || {
             done.send(()).unwrap_or_default()
         });
-        is_done.recv().expect("nothing depends on it, and nobody waits in vain");
+        is_done
+            .recv()
+            .expect("nothing depends on it, and no caller waits forever");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// The longest event id that is kept. It is sent back as a header.
-const MOST_ID_BYTES: usize = 1 << 10;
+const MAX_ID_BYTES: usize = 1 << 10;
 /// The beginning of a line with data.
 const DATA: &[u8] = b"data:";
 /// The largest line buffer that is kept for the next line.
@@ -45,7 +45,7 @@ impl Oversized for () {
 /// Builds events from bytes.
 #[derive(Debug)]
 pub struct EventParser<O = ()> {
-    most_bytes: usize,
+    max_bytes: usize,
     line: Vec<u8>,
     /// The line under way is longer than the bound; the value tells whether it is data.
     long_line: Option<LongLine>,
@@ -70,9 +70,9 @@ enum LongLine {
 
 impl<O: Oversized> EventParser<O> {
     /// Returns a parser whose lines and events have at most so many bytes.
-    pub fn new(most_bytes: usize) -> Self {
+    pub fn new(max_bytes: usize) -> Self {
         Self {
-            most_bytes,
+            max_bytes,
             line: Vec::new(),
             long_line: None,
             name: None,
@@ -126,7 +126,7 @@ impl<O: Oversized> EventParser<O> {
         *self = Self {
             last_event_id: self.last_event_id.take(),
             retry: self.retry,
-            ..Self::new(self.most_bytes)
+            ..Self::new(self.max_bytes)
         };
     }
 
@@ -147,7 +147,7 @@ impl<O: Oversized> EventParser<O> {
             }
             return;
         }
-        if self.line.len() + piece.len() <= self.most_bytes {
+        if self.line.len() + piece.len() <= self.max_bytes {
             self.line.extend_from_slice(piece);
             return;
         }
@@ -203,7 +203,7 @@ impl<O: Oversized> EventParser<O> {
         match field {
             "data" => self.read_data(value),
             "event" => self.name = Some(value.to_owned()),
-            "id" if value.len() <= MOST_ID_BYTES && !value.contains('\0') => self.id = Some(value.to_owned()),
+            "id" if value.len() <= MAX_ID_BYTES && !value.contains('\0') => self.id = Some(value.to_owned()),
             "retry" => self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry),
             // Comments and unknown fields.
             _ => {}
@@ -211,10 +211,10 @@ impl<O: Oversized> EventParser<O> {
     }
 
     fn read_data(&mut self, value: &str) {
-        let most_bytes = self.most_bytes;
+        let max_bytes = self.max_bytes;
         match (&mut self.oversized, &mut self.data) {
             (Some(oversized), _) => oversized.read(value.as_bytes()),
-            (None, Some(data)) if data.len() + value.len() >= most_bytes => self.overflow().read(value.as_bytes()),
+            (None, Some(data)) if data.len() + value.len() >= max_bytes => self.overflow().read(value.as_bytes()),
             (None, Some(data)) => {
                 data.push('\n');
                 data.push_str(value);
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    fn parsed(pieces: &[&[u8]], most_bytes: usize) -> Vec<Parsed<Beginning>> {
-        let mut parser = EventParser::new(most_bytes);
+    fn parsed(pieces: &[&[u8]], max_bytes: usize) -> Vec<Parsed<Beginning>> {
+        let mut parser = EventParser::new(max_bytes);
         let mut events = Vec::new();
         for piece in pieces {
             parser.push(piece, |event| events.push(event));

@@ -40,7 +40,7 @@ impl<T: ?Sized> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the value without locking: the exclusive borrow proves that nobody else has it.
+    /// Returns the value without locking: the exclusive borrow proves that no other thread has it.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

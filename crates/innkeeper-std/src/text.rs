@@ -36,6 +36,35 @@ pub fn truncate_chars(text: &str, max_chars: usize) -> Cow<'_, str> {
     marked(text, end.and_then(|end| text.get(..end)).unwrap_or(text))
 }
 
+/// Shortens a text to at most `max_bytes` bytes, followed by the number of missing bytes: a model may ask for the rest.
+///
+/// ```
+/// assert_eq!(innkeeper_std::text::truncate_counted("größer", 3), "gr… [6 more bytes]");
+/// ```
+pub fn truncate_counted(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    let start = prefix(text, max_bytes);
+    match text.len() - start.len() {
+        0 => Cow::Borrowed(text),
+        missing => Cow::Owned(format!("{start}{ELLIPSIS} [{missing} more bytes]")),
+    }
+}
+
+/// Shortens a text to at most `max_chars` characters, followed by the number of missing characters.
+///
+/// ```
+/// assert_eq!(innkeeper_std::text::truncate_chars_counted("größer", 3), "grö… [3 more characters]");
+/// ```
+pub fn truncate_chars_counted(text: &str, max_chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max_chars) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => {
+            let (start, rest) = text.split_at(end);
+            let missing = rest.chars().count();
+            Cow::Owned(format!("{start}{ELLIPSIS} [{missing} more characters]"))
+        }
+    }
+}
+
 fn marked<'a>(text: &'a str, start: &'a str) -> Cow<'a, str> {
     match start.len() < text.len() {
         true => Cow::Owned(format!("{start}{ELLIPSIS}")),
@@ -52,6 +81,8 @@ mod tests {
         for max in [4, 5, usize::MAX] {
             assert!(matches!(truncate("aaaa", max), Cow::Borrowed("aaaa")));
             assert!(matches!(truncate_chars("aaaa", max), Cow::Borrowed("aaaa")));
+            assert!(matches!(truncate_counted("aaaa", max), Cow::Borrowed("aaaa")));
+            assert!(matches!(truncate_chars_counted("aaaa", max), Cow::Borrowed("aaaa")));
         }
         assert_eq!((truncate("", 0).as_ref(), truncate_chars("", 0).as_ref()), ("", ""));
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ahp_types::actions::{ChatDeltaAction, SessionTitleChangedAction, StateAction};
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     ActionRecord, Batch, ChatRecord, Document, ListPage, Record, SessionRecord, SummaryRecord,
 };
 use innkeeper_core::{ActionFrame, Seq};
@@ -90,7 +90,7 @@ async fn durable(journal: &Arc<SqliteJournal>, seq: &Arc<AtomicU64>) {
                 while Instant::now() < end {
                     let start = Instant::now();
                     let appended = {
-                        let _in_order = order.lock().expect("nobody panics");
+                        let _in_order = order.lock().expect("no panic");
                         let number = seq.fetch_add(1, Ordering::Relaxed) + 1;
                         let title = StateAction::SessionTitleChanged(SessionTitleChangedAction {
                             title: format!("Title {number}"),

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use innkeeper_core::request::OnlyIf;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     DeletedSession, Document, ImportedSession, ListPage, Record, StoredRoot, StoredSession, StoredSummary,
 };
+use innkeeper_core::request::OnlyIf;
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use self::check::Finding;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
 };
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};

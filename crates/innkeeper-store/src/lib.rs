@@ -25,8 +25,8 @@ mod writer;
 
 pub use archive::{Archive, Finding, ImportReport, Mode, PrunedSession, RetentionPolicy};
 pub use error::{ErrorKind, StoreError};
+pub use innkeeper_core::records::{ListPage, StoredSummary};
 pub use innkeeper_core::request::OnlyIf;
-pub use innkeeper_core::stored::{ListPage, StoredSummary};
 pub use journal::SqliteJournal;
 pub use options::{Options, ReplayLimits};
 pub use read_only::ReadOnlyJournal;

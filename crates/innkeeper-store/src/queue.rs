@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use innkeeper_core::stored::{Batch, ImportedSession, Record};
+use innkeeper_core::records::{Batch, ImportedSession, Record};
 use innkeeper_host::journal::{Appended, JournalError, Lease, RESERVED};
 use innkeeper_std::sync::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use innkeeper_core::stored::{Batch, DeletedSession, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{Batch, DeletedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
 use rusqlite::Connection;
 use tokio::sync::oneshot;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     ListPage, StoredChat, StoredClient, StoredFrame, StoredRoot, StoredSession, StoredSummary, StoredTurn,
 };
 use innkeeper_core::{Seq, uri};
@@ -248,7 +248,6 @@ fn read_log(
             channel: Arc::clone(&shared),
             first: row.first,
             seq: row.seq,
-            since: row.since,
             at_ms: row.at_ms,
             bytes,
         });

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_std::sync::Mutex;
 use rusqlite::Connection;
 

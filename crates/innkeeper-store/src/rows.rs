@@ -2,7 +2,6 @@
 //! one way only (P9).
 
 use bytes::Bytes;
-use innkeeper_core::ProtocolVersion;
 use innkeeper_core::Seq;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -329,34 +328,25 @@ pub(crate) struct LogRow {
     pub(crate) seq: Seq,
     pub(crate) first: Seq,
     pub(crate) previous: Seq,
-    pub(crate) since: ProtocolVersion,
+    /// Once told which versions know the action; now its type says it. New rows have [`SINCE`].
+    pub(crate) since: i64,
     pub(crate) at_ms: i64,
 }
+
+/// The value of the column `since` in new rows.
+pub(crate) const SINCE: i64 = 0;
 
 /// The columns that [`LogRow::from_row`] expects, in its order.
 pub(crate) const LOG_COLUMNS: &str = "channel, seq, first, previous, since, at_ms, row_check, body";
 
 impl LogRow {
-    fn since_number(since: ProtocolVersion) -> i64 {
-        match since {
-            ProtocolVersion::V0_9 => 0,
-            ProtocolVersion::V1_0 => 1,
-        }
-    }
-
-    pub(crate) fn read_since(number: i64) -> Option<ProtocolVersion> {
-        [ProtocolVersion::V0_9, ProtocolVersion::V1_0]
-            .into_iter()
-            .find(|since| Self::since_number(*since) == number)
-    }
-
     pub(crate) fn check(&self, body: &[u8]) -> i64 {
         Checksum::of("log")
             .number(self.channel)
             .number(stored(self.seq))
             .number(stored(self.first))
             .number(stored(self.previous))
-            .number(Self::since_number(self.since))
+            .number(self.since)
             .number(self.at_ms)
             .bytes(body)
             .value()
@@ -370,7 +360,7 @@ impl LogRow {
             seq: seq_of_row,
             first: seq(row, 2)?,
             previous: seq(row, 3)?,
-            since: Self::read_since(row.get(4)?).ok_or_else(damaged)?,
+            since: row.get(4)?,
             at_ms: row.get(5)?,
         };
         let body: Vec<u8> = row.get(7)?;
@@ -390,7 +380,7 @@ impl LogRow {
             stored(self.seq),
             stored(self.first),
             stored(self.previous),
-            Self::since_number(self.since),
+            self.since,
             self.at_ms,
             self.check(body),
             body,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{ImportedSession, Record};
+use innkeeper_core::records::{ImportedSession, Record};
 use innkeeper_host::journal::{JournalError, Lease, RESERVED};
 use rusqlite::Connection;
 

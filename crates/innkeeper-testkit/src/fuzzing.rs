@@ -3,9 +3,10 @@
 
 use innkeeper_core::RequestId;
 use innkeeper_core::frame::{encode_error, encode_result};
+use innkeeper_dialects::{Translator, Up, Version};
 use innkeeper_host::rpc::methods;
 use innkeeper_host::rpc::{self, Message, Shape};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sim::{RunOptions, run};
 
@@ -49,6 +50,83 @@ pub fn rpc_bytes(bytes: &[u8]) {
                 rejected.id.as_ref(),
             );
         }
+    }
+}
+
+/// Lines of JSON as the messages of a client, which is translated from every published version.
+///
+/// The translation is total. It grows a message by a bounded factor, says why it refuses one, answers every dispatch
+/// to its author exactly once, and repeats the author's own action in a rejection.
+///
+/// # Panics
+///
+/// When one of that does not hold.
+pub fn dialects_up(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let messages: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    for version in Version::ALL {
+        let mut translator = Translator::new(version, "fuzz");
+        translator.shows_chat_as("chat:1", "session:1", true);
+        let mut received = 1024;
+        for message in &messages {
+            received += message.to_string().len();
+            for up in translated(&mut translator, message) {
+                match up {
+                    Up::Forward { method, params } => {
+                        let size = params.to_string().len();
+                        assert!(size <= 16 * received, "{version}: {size} bytes for {message}");
+                        if method == "dispatchAction" {
+                            check_dispatch(&mut translator, message, &params);
+                        }
+                    }
+                    Up::Refuse { message: reason, .. } | Up::Reject { reason, .. } => {
+                        assert!(!reason.is_empty(), "{version}: no reason to refuse {message}");
+                    }
+                    Up::Answer(_) | Up::Nothing => {}
+                }
+            }
+        }
+    }
+}
+
+fn translated(translator: &mut Translator, message: &Value) -> Vec<Up> {
+    let Some(method) = message.get("method").and_then(Value::as_str) else {
+        return Vec::new();
+    };
+    let params = message.get("params").cloned().unwrap_or_default();
+    match message.get("id") {
+        Some(id) => vec![translator.up_request(&id.to_string(), method, params, 0)],
+        None => translator.up_notification(method, params, 0),
+    }
+}
+
+/// Answers a dispatch with an echo, or with a rejection.
+fn check_dispatch(translator: &mut Translator, message: &Value, forwarded: &Value) {
+    let (Some(channel), Some(client_seq), Some(action @ Value::Object(_))) = (
+        forwarded.get("channel").and_then(Value::as_str),
+        forwarded.get("clientSeq").and_then(Value::as_i64),
+        forwarded.get("action"),
+    ) else {
+        return; // The core refuses it.
+    };
+    let origin = json!({ "clientId": "fuzz", "clientSeq": client_seq });
+    let params = json!({ "channel": channel, "action": action, "serverSeq": 1, "origin": origin });
+    let mut envelope = json!({ "jsonrpc": "2.0", "method": "action", "params": params });
+    if client_seq % 2 == 0 {
+        let echoes = translator.down_action(envelope.to_string().as_bytes(), None);
+        let has_author = |echo: &Vec<u8>| {
+            let echo: Value = serde_json::from_slice(echo).expect("an echo is JSON");
+            echo["params"].get("origin").is_some()
+        };
+        let authors = echoes.iter().filter(|echo| has_author(echo)).count();
+        assert_eq!(authors, 1, "{}: the author of {message}", translator.version());
+    } else {
+        envelope["params"]["rejectionReason"] = "no".into();
+        let rejection = translator
+            .down_text(envelope.to_string().as_bytes())
+            .expect("a rejection");
+        let rejection: Value = serde_json::from_slice(&rejection).expect("a rejection is JSON");
+        assert_eq!(rejection["params"]["action"], message["params"]["action"]);
     }
 }
 

@@ -16,7 +16,7 @@ mod logs;
 mod scenarios;
 
 pub use logs::{check_log, describe};
-pub use scenarios::{around, crashes, failures, lists, log, numbers, sessions, turns};
+pub use scenarios::{around, crashes, deletions, failures, lists, log, numbers, sessions, turns};
 
 /// A medium on which one journal at a time persists sessions: a directory, a server, some memory.
 #[async_trait]
@@ -93,7 +93,7 @@ scenarios! {
         nothing_is_merged_across_a_document,
         a_document_takes_the_place_of_the_one_before,
         a_log_that_is_cut_has_no_hole,
-        what_was_appended_is_seen_at_once,
+        an_append_is_readable_at_once,
     }
     sessions {
         a_session_is_found_by_its_uri_and_by_those_of_its_chats,
@@ -103,7 +103,11 @@ scenarios! {
         a_chat_moves_with_its_turns_and_its_log,
         a_removed_chat_leaves_nothing,
         a_removed_session_leaves_nothing,
-        what_comes_too_late_brings_nothing_back,
+        late_records_restore_no_deleted_session,
+    }
+    deletions {
+        ses37_a_deleted_session_is_hidden_and_restored_whole,
+        ses38_a_purge_removes_only_earlier_deletions,
     }
     turns {
         turns_are_read_by_position_and_found_by_id,
@@ -132,8 +136,8 @@ scenarios! {
         the_root_comes_back_with_its_log,
     }
     crashes {
-        p1_what_was_confirmed_survives,
-        p1_what_was_flushed_survives,
+        p1_confirmed_batches_survive,
+        p1_flushed_batches_survive,
         p1_only_a_tail_is_lost,
         p1_a_batch_is_kept_as_a_whole_or_not_at_all,
     }

@@ -12,6 +12,7 @@ pub mod misbehaving_http_server;
 pub mod misbehaving_server;
 pub mod model_server;
 pub mod mutation;
+pub mod npm_servers;
 pub mod oauth;
 pub mod official;
 pub mod process;

@@ -27,7 +27,7 @@ const HANGS_UP: u16 = 444;
 
 /// The behaviour of the server. Scenarios change it while it runs.
 #[derive(Default)]
-pub struct Behaviour {
+pub struct HttpBehaviour {
     /// The issued tokens, with their scopes. They count only with `wants_token`.
     pub tokens: HashMap<String, Vec<String>>,
     /// Requests need a token.
@@ -95,7 +95,7 @@ pub struct MisbehavingHttpServer {
     /// The address that it listens on.
     pub address: SocketAddr,
     /// Its behaviour.
-    pub behaviour: Arc<Mutex<Behaviour>>,
+    pub behaviour: Arc<Mutex<HttpBehaviour>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -110,7 +110,7 @@ impl MisbehavingHttpServer {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let behaviour = Arc::new(Mutex::new(Behaviour::default()));
+        let behaviour = Arc::new(Mutex::new(HttpBehaviour::default()));
         let task = tokio::spawn(accept(listener, behaviour.clone(), address));
         Self {
             address,
@@ -146,7 +146,7 @@ impl MisbehavingHttpServer {
     }
 
     /// Changes the behaviour.
-    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+    pub fn set(&self, change: impl FnOnce(&mut HttpBehaviour)) {
         change(&mut self.behaviour.lock().unwrap());
     }
 
@@ -165,7 +165,7 @@ impl MisbehavingHttpServer {
     }
 }
 
-async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) {
+async fn accept(listener: TcpListener, behaviour: Arc<Mutex<HttpBehaviour>>, address: SocketAddr) {
     // They end with this.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -185,7 +185,11 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
     }
 }
 
-async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) -> Response<Body> {
+async fn answer(
+    request: Request<Incoming>,
+    behaviour: Arc<Mutex<HttpBehaviour>>,
+    address: SocketAddr,
+) -> Response<Body> {
     let path = request.uri().path().to_owned();
     // The metadata of a larger resource is at the place of that resource (RFC 9728, 3.1).
     let about = match behaviour.lock().unwrap().resource {
@@ -281,7 +285,7 @@ async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, ad
 }
 
 /// The authorization server: the next token for a refresh token, which is good once, and the end of one.
-fn authorize(what: &str, form: HashMap<String, String>, behaviour: &mut Behaviour) -> Response<Body> {
+fn authorize(what: &str, form: HashMap<String, String>, behaviour: &mut HttpBehaviour) -> Response<Body> {
     behaviour.asked.push((what.to_owned(), form.clone()));
     if let Some(status) = behaviour.as_answers {
         let mut response = json_body(status, &json!({ "error": "temporarily_unavailable" }));
@@ -317,7 +321,7 @@ fn authorize(what: &str, form: HashMap<String, String>, behaviour: &mut Behaviou
 }
 
 fn refuse(
-    behaviour: &Behaviour,
+    behaviour: &HttpBehaviour,
     headers: &hyper::HeaderMap,
     message: &Value,
     address: SocketAddr,
@@ -356,7 +360,7 @@ fn refuse(
     Some(refusal)
 }
 
-fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behaviour>>) -> Response<Body> {
+fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<HttpBehaviour>>) -> Response<Body> {
     let method = message["method"].as_str().unwrap_or_default();
     let mut guard = behaviour.lock().unwrap();
     guard.pings += usize::from(method == "ping");
@@ -471,10 +475,10 @@ fn result(message: &Value) -> Option<Value> {
     })
 }
 
-fn reply(behaviour: &Behaviour, message: &Value, result: &Value) -> Response<Body> {
+fn reply(behaviour: &HttpBehaviour, message: &Value, result: &Value) -> Response<Body> {
     let mut reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
     if behaviour.in_batches && message["method"] == "tools/call" {
-        let noise = json!({ "jsonrpc": "2.0", "id": "nobody", "result": {} });
+        let noise = json!({ "jsonrpc": "2.0", "id": "unknown", "result": {} });
         let ping = json!({ "jsonrpc": "2.0", "id": "p1", "method": "ping" });
         reply = json!([noise, ping, reply]);
     }
@@ -487,7 +491,7 @@ fn reply(behaviour: &Behaviour, message: &Value, result: &Value) -> Response<Bod
 }
 
 /// Questions without an end, as fast as they are taken.
-fn asks(behaviour: Arc<Mutex<Behaviour>>) -> Response<Body> {
+fn asks(behaviour: Arc<Mutex<HttpBehaviour>>) -> Response<Body> {
     let questions = futures_util::stream::unfold(0, move |count| {
         behaviour.lock().unwrap().asks = count;
         let id = format!("asks{count}{}", "i".repeat(500));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The variable that makes a test binary the server, and selects its behaviour.
 pub const KIND: &str = "ODD_SERVER";
 
-/// The tools that everyone may call. There is one more for views, and one more for models.
+/// The tools that every caller may use. There is one more for views, and one more for models.
 pub const PLAIN_TOOLS: [&str; 13] = [
     "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask", "sample", "log", "blob",
 ];
@@ -49,7 +49,8 @@ fn serve(kind: &str) -> ! {
     });
     if let Ok(file) = std::env::var("ODD_PIDS") {
         let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
-        writeln!(file, "{}", std::process::id()).unwrap();
+        // One write, because `writeln!` makes two, and servers that start at once would mix their lines.
+        file.write_all(format!("{}\n", std::process::id()).as_bytes()).unwrap();
     }
     match kind {
         "crash" => crash(),
@@ -75,9 +76,9 @@ fn serve(kind: &str) -> ! {
             std::thread::spawn(|| {
                 loop {
                     let mut out = std::io::stdout().lock();
-                    // Binary, half a message, an answer that nobody asked for, and a line without an end.
+                    // Binary, half a message, an unsolicited answer, and a line without an end.
                     let _ = out.write_all(b"\xff\xfe\0\n{\"jsonrpc\":\"2.0\",\n[]\n");
-                    let _ = writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": "nobody", "result": {} }));
+                    let _ = writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": "unknown", "result": {} }));
                     let _ = writeln!(out, "{}", "y".repeat(100_000));
                     drop(out);
                     std::thread::sleep(Duration::from_millis(1));
@@ -168,7 +169,7 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
         "tools/list" if kind == "closed-list" => {
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": "no database" } }));
         }
-        // It asks for what nobody has, in words that end a line of a log and begin another, and goes on once it was heard.
+        // It asks for a missing capability with a name that contains line breaks, and continues after the answer.
         "tools/list" if kind == "forging" => {
             *LISTING.lock().unwrap() = Some(id.clone());
             let line = format!("x\n{FORGED}");
@@ -256,7 +257,7 @@ fn discovered() -> Value {
     })
 }
 
-/// Asks whether anybody is there, again and again, and does not hear the answer. How often, a file says.
+/// Sends `ping` again and again and ignores the answers. A file has the count.
 fn ask_and_never_listen() -> ! {
     let file = std::env::var("ODD_COUNT").unwrap();
     for count in 1_u64.. {
@@ -293,7 +294,7 @@ fn prompt(id: &Value, params: &Value) {
         }
         "big" => result(id, messages(&"y".repeat(2 << 20))),
         "welcome" => {
-            let who = params["arguments"]["who"].as_str().unwrap_or("nobody");
+            let who = params["arguments"]["who"].as_str().unwrap_or("unknown");
             let reply = json!({ "role": "assistant", "content": { "type": "text", "text": "Gladly." } });
             result(
                 id,
@@ -329,7 +330,7 @@ fn tools(kind: &str, lists: usize) -> Value {
         tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
     }
     if kind == "wild" {
-        for name in ["line", "digits", "form"] {
+        for name in ["line", "digits", "form", "link"] {
             tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
         }
         let execution = json!({ "taskSupport": "required" });
@@ -416,6 +417,13 @@ fn call(id: Value, params: Value) {
             .unwrap();
             out.flush().unwrap();
         }
+        "link" => {
+            let link = json!({
+                "type": "resource_link", "uri": "odd://one", "name": "one", "title": "The one",
+                "description": "All of it.", "mimeType": "text/plain",
+            });
+            result(&id, json!({ "content": [link] }));
+        }
         "form" => {
             *SAMPLING.lock().unwrap() = Some(id);
             let room = json!({ "type": "string", "title": "Room", "default": "s", "oneOf": [
@@ -436,10 +444,10 @@ fn call(id: Value, params: Value) {
         }
         "blob" => {
             let bytes = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
-            let picture = json!({ "type": "image", "data": "/9j/".repeat(bytes / 3), "mimeType": "image/png" });
+            let image = json!({ "type": "image", "data": "/9j/".repeat(bytes / 3), "mimeType": "image/png" });
             result(
                 &id,
-                json!({ "content": [picture], "structuredContent": { "y": "y".repeat(bytes) } }),
+                json!({ "content": [image], "structuredContent": { "y": "y".repeat(bytes) } }),
             );
         }
         "die" => {

@@ -135,7 +135,7 @@ impl ModelServer {
 
     async fn until(&self, come_true: impl FnMut(&Recorded) -> bool) {
         let mut seen = self.shared.seen.subscribe();
-        tokio::time::timeout(crate::process::PATIENCE, seen.wait_for(come_true))
+        tokio::time::timeout(crate::process::TIMEOUT, seen.wait_for(come_true))
             .await
             .expect("it never happened")
             .expect("the server holds the sender");

@@ -24,7 +24,7 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
-use self::http::{Answer, HttpListener, HttpRequest};
+use self::http::{HttpListener, HttpRequest, OAuthResponse};
 pub use self::protected::{MetadataLocation, ProtectedServers, Received};
 use self::registry::Registry;
 pub use self::registry::{Client, TokenCheck};
@@ -32,7 +32,7 @@ pub use self::user::{BrowserPage, SignInResult, User, visit};
 
 /// How an authorization server behaves. Scenarios change it while it runs.
 #[derive(Debug, Clone)]
-pub struct Behaviour {
+pub struct OAuthBehaviour {
     /// How long tokens are good for.
     pub lifetime: Duration,
     /// Whether tokens come with one that gets the next.
@@ -56,7 +56,7 @@ pub struct Behaviour {
     pub echoes: Option<String>,
 }
 
-impl Default for Behaviour {
+impl Default for OAuthBehaviour {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_secs(3600),
@@ -84,7 +84,7 @@ pub struct AuthorizationServer {
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
     issuer: std::sync::OnceLock<String>,
-    behaviour: Mutex<Behaviour>,
+    behaviour: Mutex<OAuthBehaviour>,
     registry: Mutex<Registry>,
 }
 
@@ -121,7 +121,7 @@ impl AuthorizationServer {
     }
 
     /// Makes it behave differently.
-    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+    pub fn set(&self, change: impl FnOnce(&mut OAuthBehaviour)) {
         change(&mut self.shared.behaviour());
     }
 
@@ -173,7 +173,7 @@ impl ServerState {
         self.issuer.get().map_or("", String::as_str)
     }
 
-    pub(crate) fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+    pub(crate) fn behaviour(&self) -> MutexGuard<'_, OAuthBehaviour> {
         self.behaviour.lock()
     }
 
@@ -182,7 +182,7 @@ impl ServerState {
     }
 }
 
-fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Answer {
+fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> OAuthResponse {
     if let Some(metadata) = metadata::answer(shared, prefix, asked) {
         return metadata;
     }
@@ -192,21 +192,21 @@ fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Answer {
         ("GET", "/authorize") => authorize::answer(shared, &asked.query),
         ("POST", "/token") => token::answer(shared, asked),
         ("POST", "/revoke") => token::revoke(shared, asked),
-        _ => Answer::empty(404),
+        _ => OAuthResponse::empty(404),
     }
 }
 
 /// RFC 7591.
-fn register(shared: &ServerState, wanted: &Value) -> Answer {
+fn register(shared: &ServerState, wanted: &Value) -> OAuthResponse {
     if !shared.behaviour().registers {
-        return Answer::empty(404);
+        return OAuthResponse::empty(404);
     }
     let redirects = wanted["redirect_uris"].as_array().into_iter().flatten();
     let redirects: Vec<String> = redirects.filter_map(Value::as_str).map(str::to_owned).collect();
     let is_fine = |address: &String| address.starts_with("https://") || authorize::is_loopback(address);
     if redirects.is_empty() || !redirects.iter().all(is_fine) {
         let problem = json!({ "error": "invalid_redirect_uri" });
-        return Answer::json(400, &problem);
+        return OAuthResponse::json(400, &problem);
     }
     let method = wanted["token_endpoint_auth_method"]
         .as_str()
@@ -220,5 +220,5 @@ fn register(shared: &ServerState, wanted: &Value) -> Answer {
         registered["client_secret"] = json!(secret);
         registered["client_secret_expires_at"] = json!(0);
     }
-    Answer::json(201, &registered)
+    OAuthResponse::json(201, &registered)
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::process::PATIENCE;
+use crate::process::TIMEOUT;
 use crate::raw::Address;
 
 mod chats;
@@ -283,18 +283,23 @@ impl OfficialClient {
 
     /// Waits for a condition.
     pub async fn until(&self, what: &str, holds: impl Fn(&View) -> bool) {
+        self.until_some(what, |view| holds(view).then_some(())).await;
+    }
+
+    /// Waits until `find` finds something, and returns it. The view may have changed again since.
+    pub async fn until_some<T>(&self, what: &str, find: impl Fn(&View) -> Option<T>) -> T {
         let waiting = async {
             loop {
                 let changed = self.seen.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if holds(&self.view()) {
-                    return;
+                if let Some(found) = find(&self.view()) {
+                    return found;
                 }
                 changed.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+        let Ok(found) = tokio::time::timeout(TIMEOUT, waiting).await else {
             let view = self.view();
             let last: Vec<_> = view.actions.iter().rev().take(5).collect();
             let refused = &view.refusals;
@@ -302,14 +307,15 @@ impl OfficialClient {
                 "{}: {what} did not happen; refused: {refused:#?}; last actions: {last:#?}",
                 self.client_id
             );
-        }
+        };
+        found
     }
 
     /// Cuts the connection without a word, and keeps what had arrived.
     pub async fn cut(&mut self) {
         if let Some(connection) = self.connection.take() {
             drop(connection.client);
-            let draining = tokio::time::timeout(PATIENCE, connection.pump).await;
+            let draining = tokio::time::timeout(TIMEOUT, connection.pump).await;
             draining.expect("the connection ends").expect("no panic");
         }
     }
@@ -317,7 +323,7 @@ impl OfficialClient {
     /// Waits until the host has ended the connection.
     pub async fn disconnected(&mut self) {
         if let Some(connection) = self.connection.take() {
-            let draining = tokio::time::timeout(PATIENCE, connection.pump).await;
+            let draining = tokio::time::timeout(TIMEOUT, connection.pump).await;
             draining.expect("the host ends the connection").expect("no panic");
         }
     }
@@ -437,7 +443,7 @@ impl OfficialClient {
 
     /// The same with snapshots that the given client takes.
     pub async fn assert_equal_to_snapshots_of(&self, observer: &Client) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         let channels = self.view().channels();
         for uri in channels {
             loop {

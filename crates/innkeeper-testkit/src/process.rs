@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use crate::raw::Address;
 
 /// Longer than anything here should take. It only keeps a failed test from hanging; nothing is measured by it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a host is started.
 #[derive(Debug, Clone)]
@@ -77,6 +77,14 @@ impl HostOptions {
     #[must_use]
     pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data = Some(directory.into());
+        self
+    }
+
+    /// Creates its home directory in this one, not in the directory for temporary files.
+    #[must_use]
+    pub fn home_in(mut self, parent: &str) -> Self {
+        let home = tempfile::tempdir_in(parent).expect("a temporary directory");
+        self.home = Some(Arc::new(home));
         self
     }
 
@@ -193,7 +201,7 @@ impl HostProcess {
         let mut child = command.spawn().expect("the program starts");
         let (log, log_reader) = read_log(&mut child);
         let mut lines = BufReader::new(child.stdout.take().expect("standard output is a pipe")).lines();
-        let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line())
             .await
             .expect("the host is ready in time")
             .expect("standard output can be read");
@@ -301,7 +309,7 @@ impl HostProcess {
 
     /// Waits for its end, whatever ends it.
     pub async fn wait(mut self) -> StoppedHost {
-        let status = tokio::time::timeout(PATIENCE, self.child.wait())
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait())
             .await
             .expect("the host ends in time")
             .expect("the process can be waited for");
@@ -365,7 +373,7 @@ impl HostProcess {
                 more.await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(TIMEOUT, waiting).await;
         assert!(waited.is_ok(), "{what} was not logged: {}", self.log());
     }
 
@@ -413,7 +421,7 @@ pub async fn gone(pid: u32) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(TIMEOUT, waiting).await;
     assert!(waited.is_ok(), "the process {pid} still lives");
 }
 

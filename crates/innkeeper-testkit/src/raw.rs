@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 
-use crate::process::PATIENCE;
+use crate::process::TIMEOUT;
 
 /// Where a host listens, and what it wants to see.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ impl RawClient {
             .max_frame_size(None)
             .read_buffer_size(4096);
         let upgrade = tokio_tungstenite::client_async_with_config(request, stream, Some(config));
-        let (socket, _) = tokio::time::timeout(PATIENCE, upgrade)
+        let (socket, _) = tokio::time::timeout(TIMEOUT, upgrade)
             .await
             .expect("the upgrade is answered in time")?;
         Ok(Self {
@@ -144,7 +144,7 @@ impl RawClient {
 
     /// Sends any frame.
     pub async fn send_frame(&mut self, message: Message) {
-        let sending = tokio::time::timeout(PATIENCE, self.socket.send(message));
+        let sending = tokio::time::timeout(TIMEOUT, self.socket.send(message));
         sending
             .await
             .expect("the host takes the message in time")
@@ -153,7 +153,7 @@ impl RawClient {
 
     /// Sends any frame to a host that may have hung up already.
     pub async fn try_send_frame(&mut self, message: Message) -> Result<(), Error> {
-        tokio::time::timeout(PATIENCE, self.socket.send(message))
+        tokio::time::timeout(TIMEOUT, self.socket.send(message))
             .await
             .expect("the host takes the message in time or hangs up")
     }
@@ -241,7 +241,7 @@ impl RawClient {
     }
 
     async fn receive_text(&mut self) -> Result<String, Incoming> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let received = tokio::time::timeout_at(deadline, self.socket.next()).await;
             match received.expect("something arrives in time") {
@@ -310,7 +310,7 @@ pub async fn http(address: &Address, request: &str) -> HttpAnswer {
     // A host that refuses early may close before it has read everything.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut bytes = Vec::new();
-    let reading = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes));
+    let reading = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut bytes));
     let _ = reading.await.expect("the host hangs up in time");
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

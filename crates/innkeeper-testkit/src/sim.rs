@@ -13,6 +13,7 @@ mod client;
 mod crash;
 mod customizations;
 mod mcp_servers;
+mod older;
 mod operations;
 mod run;
 mod shrink;
@@ -41,11 +42,13 @@ use self::client::mirror::Mirror;
 use self::client::transports::initialize;
 use self::customizations::KnownCustomizations;
 use self::mcp_servers::KnownServers;
+use self::older::OlderPair;
 use self::store::Store;
 use crate::mutation::{Mutation, Mutator};
 
 pub use self::choices::{Choices, bytes_from_seed};
 pub(crate) use self::client::queue::Item;
+pub use self::older::{Intent, NewOlderMirror, OlderMirror, TranslationBug};
 pub use self::run::{Coalescing, Outcome, RunOptions, run};
 pub use self::shrink::{Shrunk, shrink};
 
@@ -114,6 +117,8 @@ pub struct Sim {
     grace_ms: u64,
     clients: Vec<Client>,
     conns: Connections,
+    /// Clients of older versions.
+    older: Vec<OlderPair>,
     agent: Agent,
     mutator: Mutator,
     coalescing: Coalescing,
@@ -169,6 +174,7 @@ impl Sim {
             grace_ms,
             clients: (0..clients).map(new_client).collect(),
             conns: BTreeMap::new(),
+            older: Vec::new(),
             agent: Agent::default(),
             mutator: Mutator::new(mutation),
             coalescing,
@@ -278,12 +284,14 @@ impl Sim {
             Effect::Journal(command) => self.ask_store(command),
             Effect::Customizations(command) => self.customizations.perform(&command),
             Effect::Mcp(command) => self.perform_mcp(command),
-            // Records are persisted already, and the simulator has no files.
+            // Records are persisted already, and the simulator has no files and no terminals.
             Effect::Persist(_)
             | Effect::Blobs(_)
             | Effect::Completions(_)
+            | Effect::Changes(_)
             | Effect::Repositories(_)
-            | Effect::Resources(_) => Ok(()),
+            | Effect::Resources(_)
+            | Effect::Terminals(_) => Ok(()),
         }
     }
 
@@ -342,6 +350,9 @@ impl Sim {
         }
         self.last_published = frame.seq;
         self.mutator.appended(&frame);
+        if !self.older.is_empty() {
+            self.publish_to_older(&to, &frame);
+        }
         let merges = |latency: u32| latency > 0;
         // Clients that show MCP Apps may get another frame (MCP-14).
         let is_one_for_all = !frame.is_shown_differently();
@@ -371,6 +382,9 @@ impl Sim {
         match delivery {
             Delivery::Notify { to, message } => {
                 let audience: Vec<ConnId> = to.iter().map(|subscriber| subscriber.conn).collect();
+                for conn in &audience {
+                    self.push_older(*conn, Item::Message(Outgoing::Text(message.clone())));
+                }
                 self.mutator.notify(&mut self.conns, &audience, &message);
             }
             // The simulator does not log.
@@ -378,6 +392,10 @@ impl Sim {
             Delivery::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {
                     self.probe_answer = Some(message.into_wire().to_bytes().expect("everything is in memory"));
+                    return Ok(());
+                }
+                if self.older_owns(to) {
+                    self.push_older(to, Item::Message(message));
                     return Ok(());
                 }
                 match &message {
@@ -389,6 +407,9 @@ impl Sim {
                 self.mutator.send(&mut self.conns, to, message);
             }
             Delivery::Close { conn, .. } => {
+                if self.close_older(conn)? {
+                    return Ok(());
+                }
                 // The queue is written first, then the transport ends.
                 self.read(conn, usize::MAX)?;
                 self.cut(conn)?;

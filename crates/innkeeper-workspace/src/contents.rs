@@ -21,9 +21,9 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use self::files::{fine_if_gone, is_name, key_of, scan};
 
-/// Contents in a directory that only the host uses.
+/// Blobs in a directory that only the host uses.
 #[derive(Debug, Clone)]
-pub struct KeptContents {
+pub struct BlobStore {
     inner: Arc<Inner>,
 }
 
@@ -32,20 +32,20 @@ struct Inner {
     directory: PathBuf,
     limits: ContentLimits,
     /// The index, the oldest blob first; `None` before the first use. Locked while files are added and removed.
-    index: Mutex<Option<Vec<Entry>>>,
+    index: Mutex<Option<Vec<BlobEntry>>>,
     closed: ClosedSessions,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct BlobEntry {
     at: SystemTime,
     session: String,
     name: String,
     bytes: u64,
 }
 
-impl KeptContents {
-    /// Contents in a directory, which is made when it is needed.
+impl BlobStore {
+    /// Blobs in a directory, which is created on first use.
     pub fn new(directory: PathBuf, limits: ContentLimits) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -57,7 +57,7 @@ impl KeptContents {
         }
     }
 
-    /// Removes what was kept for a session, without a host.
+    /// Removes the blobs of a session, without a host.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl KeptContents {
         Ok(files)
     }
 
-    /// Reads what is kept for a session, without a host; `None` if it is not there any more.
+    /// Reads a blob of a session, without a host. `None` if it was evicted.
     ///
     /// # Errors
     ///
@@ -103,9 +103,9 @@ impl KeptContents {
         }
     }
 
-    /// Removes what was kept for sessions that are gone: a process that ends in the middle of a disposal leaves
-    /// it behind. `sessions` says which there are, and is asked after looking at what is kept, so that what comes
-    /// meanwhile stays; `None` says that nobody knows.
+    /// Removes the blobs of deleted sessions, which a process that ends during a disposal leaves behind. `sessions`
+    /// returns the existing sessions. It runs after the directory is listed, so new blobs survive. `None` means
+    /// unknown: nothing is removed.
     pub async fn sweep(&self, sessions: impl FnOnce() -> Option<Vec<String>> + Send + 'static) {
         let swept = self.do_it(move |inner| {
             let mut index = inner.lock();
@@ -148,7 +148,7 @@ impl KeptContents {
 }
 
 #[async_trait]
-impl Contents for KeptContents {
+impl Contents for BlobStore {
     async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String> {
         let most = self.room();
         if u64::try_from(content.bytes.len()).unwrap_or(u64::MAX) > most {
@@ -230,7 +230,7 @@ impl Inner {
         };
         let place = self.place(&session)?;
         let bytes = files::write(&place, &name, content, at)?;
-        let entry = Entry {
+        let entry = BlobEntry {
             at,
             session: session.clone(),
             name,
@@ -248,8 +248,8 @@ impl Inner {
         let (from, to) = (key_of(from), key_of(to));
         let entries = self.entries(&mut index)?;
         let names: HashSet<&String> = names.iter().collect();
-        let wanted = |entry: &&Entry| entry.session == from && names.contains(&entry.name);
-        let found: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
+        let wanted = |entry: &&BlobEntry| entry.session == from && names.contains(&entry.name);
+        let found: Vec<BlobEntry> = entries.iter().filter(wanted).cloned().collect();
         if found.is_empty() || from == to {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl Inner {
                 },
             }
             let session = to.clone();
-            add(entries, Entry { session, ..entry });
+            add(entries, BlobEntry { session, ..entry });
         }
         files::sync(&place)?;
         self.make_room(entries, &to);
@@ -274,7 +274,7 @@ impl Inner {
     }
 
     /// Returns the index.
-    fn entries<'a>(&self, index: &'a mut Option<Vec<Entry>>) -> io::Result<&'a mut Vec<Entry>> {
+    fn entries<'a>(&self, index: &'a mut Option<Vec<BlobEntry>>) -> io::Result<&'a mut Vec<BlobEntry>> {
         match index {
             Some(entries) => Ok(entries),
             None => Ok(index.insert(scan(&self.directory)?)),
@@ -288,14 +288,14 @@ impl Inner {
         Ok(place)
     }
 
-    fn make_room(&self, entries: &mut Vec<Entry>, session: &str) {
+    fn make_room(&self, entries: &mut Vec<BlobEntry>, session: &str) {
         let limits = self.limits;
         self.drop_oldest(entries, limits.session_bytes, |entry| entry.session == session);
         self.drop_oldest(entries, limits.total_bytes, |_| true);
     }
 
     /// Makes room among some of what is kept. The latest blob stays.
-    fn drop_oldest(&self, entries: &mut Vec<Entry>, most: u64, among: impl Fn(&Entry) -> bool) {
+    fn drop_oldest(&self, entries: &mut Vec<BlobEntry>, most: u64, among: impl Fn(&BlobEntry) -> bool) {
         let mut total: u64 = entries
             .iter()
             .filter(|entry| among(entry))
@@ -318,13 +318,13 @@ impl Inner {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<BlobEntry>>> {
         self.index.lock()
     }
 }
 
 /// Adds what is kept in its place, by age.
-fn add(entries: &mut Vec<Entry>, entry: Entry) {
+fn add(entries: &mut Vec<BlobEntry>, entry: BlobEntry) {
     entries.retain(|other| (&other.session, &other.name) != (&entry.session, &entry.name));
     let place = entries.partition_point(|other| other.at <= entry.at);
     entries.insert(place, entry);

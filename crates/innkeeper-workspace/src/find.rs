@@ -10,7 +10,7 @@ use innkeeper_std::{ConfinedRoot, IgnoreFiles, Walk, WalkEnd};
 
 use crate::rank::{Query, Rank};
 
-/// Most entries that one query visits in each of its directories.
+/// Maximum entries that one query visits in each of its directories.
 const MAX_VISITED: usize = 200_000;
 
 /// A file that fits what was typed.

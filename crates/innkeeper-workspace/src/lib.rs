@@ -9,12 +9,16 @@
 //!
 //! [`LocalRepositories`] looks at the Git repositories that sessions work in; start with `repository.rs`.
 //!
-//! [`KeptContents`] keeps what tools gave back and no turn has room for.
+//! [`LocalChanges`] computes which files sessions and turns changed; start with `changes.rs`.
+//!
+//! [`BlobStore`] keeps what tools gave back and no turn has room for.
 
 #![warn(missing_docs)]
 
+mod changes;
 mod contents;
 mod find;
+mod git;
 mod rank;
 mod repository;
 mod resources;
@@ -28,7 +32,8 @@ use async_trait::async_trait;
 use innkeeper_host::completions::{Files, FoundFile};
 use tokio::sync::Semaphore;
 
-pub use contents::KeptContents;
+pub use changes::LocalChanges;
+pub use contents::BlobStore;
 pub use find::{FileHit, find_files};
 pub use repository::LocalRepositories;
 pub use resources::{LocalResources, ResourceLimits};
@@ -108,7 +113,7 @@ impl Files for Workspace {
         let several = directories.len() > 1;
         let (query, budget) = (query.to_owned(), self.budget);
         let walk = tokio::task::spawn_blocking(move || {
-            // Kept until the walk is over, also when nobody waits for it any more.
+            // Kept until the walk is over, also when the caller stopped waiting.
             let _permit = permit;
             find_files(&directories, &query, limit, budget)
         });

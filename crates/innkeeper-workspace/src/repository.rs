@@ -1,12 +1,11 @@
 //! The Git repositories that sessions work in: branch, changes and remotes, for the rows of clients.
 //!
-//! `git.rs` runs Git so that nothing of the repository is executed, `look.rs` asks it what there is, `parsed.rs` reads
-//! its answers without IO, and this file decides when. A look costs a few short processes, so it is taken when
+//! [`git`](crate::git) runs Git so that nothing of the repository is executed, `scan.rs` queries it, `parsed.rs` reads
+//! its answers without IO, and this file decides when. A scan costs a few short processes, so it runs when
 //! a session is opened, after a turn, and when Git itself changed something; never on a timer.
 
-mod git;
-mod look;
-mod parsed;
+pub(crate) mod parsed;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -22,21 +21,21 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::git::Git;
 use crate::uri;
-use git::Git;
 
 /// How many repositories are looked at at the same time.
 const MAX_LOOKS: usize = 2;
-/// How long events are gathered before another look: a commit changes several files.
+/// How long events are collected before another scan: a commit changes several files.
 const TOGETHER: Duration = Duration::from_millis(150);
-/// Shortest time between two looks at one directory.
+/// Minimum time between two scans of one directory.
 const MIN_REST: Duration = Duration::from_millis(500);
-/// Longest time between them that a slow look leads to.
+/// Maximum time between them after a slow scan.
 const MAX_REST: Duration = Duration::from_secs(120);
-/// How many times as long as the last look took nobody looks again: a large repository must not keep the machine busy.
+/// The pause between two scans, as a multiple of the last scan's duration: a large repository must not keep the machine busy.
 const REST: u32 = 10;
 
-/// The files of Git whose change means that a look is worth it.
+/// The files of Git whose change causes a scan.
 const TELLING: &[&str] = &["HEAD", "index", "FETCH_HEAD", "config", "packed-refs", "MERGE_HEAD"];
 
 /// Looks at the Git repositories of this machine.
@@ -84,7 +83,7 @@ impl Drop for EndsWithGuard {
     }
 }
 
-/// Looks, tells, and waits for a reason to look again, until the host is gone.
+/// Scans, reports, and waits for the next reason to scan, until the host is gone.
 async fn follow(git: Arc<Git>, looks: Arc<Semaphore>, directory: PathBuf, again: Arc<Notify>, sink: RepositorySink) {
     let mut watched: Option<WatchedGitDirectory> = None;
     loop {
@@ -93,7 +92,7 @@ async fn follow(git: Arc<Git>, looks: Arc<Semaphore>, directory: PathBuf, again:
             let Ok(_permit) = looks.acquire().await else {
                 return;
             };
-            look::look(&git, &directory).await
+            scan::scan(&git, &directory).await
         };
         let git_directory = seen.as_ref().map(|seen| seen.git_directory.as_path());
         if watched.as_ref().map(|watched| watched.path.as_path()) != git_directory {
@@ -130,7 +129,7 @@ impl WatchedGitDirectory {
         });
         watcher.open().ok()?;
         if let Err(error) = watcher.watch(path, DirectoryId::of_path(path)) {
-            // Turns and new sessions still lead to a look.
+            // Turns and new sessions still cause a scan.
             tracing::debug!(?error, "a repository cannot be watched");
             return None;
         }

@@ -1,8 +1,8 @@
 //! The files of this machine, as clients reach them.
 //!
-//! `paths.rs` confines paths to the roots that a client may reach. `forbidden.rs` says
-//! what nobody reaches. `files.rs` reads and writes a file, `entries.rs` does what is done to names,
-//! `watch.rs` tells of changes, and `way.rs` follows links where paths are compared.
+//! `paths.rs` confines paths to the roots that a client may reach. `forbidden.rs` lists the
+//! protected paths. `files.rs` reads and writes a file, `entries.rs` creates, moves and deletes entries,
+//! `watch.rs` reports changes, and `way.rs` resolves symlinks where paths are compared.
 
 mod entries;
 mod files;
@@ -21,7 +21,7 @@ use innkeeper_std::sync::Mutex;
 
 use async_trait::async_trait;
 use innkeeper_host::resources::{AllowedRoot, Transfer, WatchSpec, Write};
-use innkeeper_host::resources::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
+use innkeeper_host::resources::{ChangeSink, Content, ResourceEntry, ResourceError, ResourceInfo, Resources, Watching};
 use tokio::sync::Semaphore;
 
 use entries::IsOver;
@@ -40,11 +40,11 @@ const LOCKS: usize = 64;
 pub struct ResourceLimits {
     /// Longest file that is read or written in one piece.
     pub bytes: usize,
-    /// Most entries of a directory that is listed.
+    /// Maximum entries of a directory that is listed.
     pub entries: usize,
-    /// Most directories of one watch.
+    /// Maximum directories of one watch.
     pub watched_directories: usize,
-    /// Most files and directories in them.
+    /// Maximum files and directories in them.
     pub watched_entries: usize,
 }
 
@@ -114,7 +114,7 @@ impl LocalResources {
             .await
     }
 
-    /// Does something that may take long, elsewhere; when nobody waits for it any more, it may stop.
+    /// Does something that may take long, elsewhere; when the caller stopped waiting, it may stop.
     async fn run_while_waited<T: Send + 'static>(
         &self,
         reaches: &[AllowedRoot],
@@ -123,10 +123,10 @@ impl LocalResources {
         let stopped = |_| ResourceError::Failed("the host is stopping".to_owned());
         let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(stopped)?;
         let (this, reaches) = (self.clone(), reaches.to_vec());
-        let waiting = Waiting::default();
+        let waiting = CancelOnDrop::default();
         let is_over = Arc::clone(&waiting.is_over);
         let work = tokio::task::spawn_blocking(move || {
-            // Kept until the work is over, also when nobody waits for it any more.
+            // Kept until the work is over, also when the caller stopped waiting.
             let _permit = permit;
             let is_over = || is_over.load(Ordering::Relaxed);
             let grants = Grants {
@@ -143,7 +143,7 @@ impl LocalResources {
         })
     }
 
-    /// Does something to a file that nobody else of this host may do anything to meanwhile.
+    /// Changes a file under an exclusive lock within this host.
     fn locked<T>(&self, resource: &ResourcePath, work: impl FnOnce() -> T) -> T {
         let mut hasher = DefaultHasher::new();
         resource.canonical().hash(&mut hasher);
@@ -155,11 +155,11 @@ impl LocalResources {
 
 /// A caller that waits for its work. Dropping it cancels the work.
 #[derive(Debug, Default)]
-struct Waiting {
+struct CancelOnDrop {
     is_over: Arc<AtomicBool>,
 }
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -206,7 +206,7 @@ impl Resources for LocalResources {
         .await
     }
 
-    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<Entry>, ResourceError> {
+    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<ResourceEntry>, ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, grants| {
             let resource = grants.existing("uri", &uri, false)?;

@@ -7,6 +7,7 @@ mod models;
 mod resources;
 mod retention;
 mod telemetry;
+mod terminals;
 mod unknown_keys;
 
 use std::fs;
@@ -35,6 +36,7 @@ use resources::ResourcesSection;
 pub(crate) use resources::writable;
 pub(crate) use retention::Retention;
 use telemetry::TelemetrySection;
+pub(crate) use terminals::TerminalsSection;
 
 /// The keys of `innkeeper.toml`. Paths are relative to the file's directory.
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +76,8 @@ pub(crate) struct ConfigFile {
     pub(crate) mcp: McpSection,
     /// The telemetry for clients.
     pub(crate) telemetry: TelemetrySection,
+    /// The terminals of clients and agents.
+    pub(crate) terminals: TerminalsSection,
     /// The absolute path of the file.
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
@@ -236,6 +240,7 @@ impl ConfigFile {
             &mut self.view_token_file,
             &mut self.mcp.token_key_file,
             &mut self.resources.default_directory,
+            &mut self.terminals.directory,
         ];
         let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
         let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);
@@ -267,6 +272,9 @@ const MCP: &str = "mcp";
 
 /// Name of the section about telemetry.
 const TELEMETRY: &str = "telemetry";
+
+/// Name of the section about terminals.
+const TERMINALS: &str = "terminals";
 
 /// Name of the section about model APIs.
 const MODELS: &str = "models";
@@ -348,6 +356,7 @@ mod tests {
                         CUSTOMIZATIONS,
                         MCP,
                         TELEMETRY,
+                        TERMINALS,
                         "providers",
                         "servers"
                     ]
@@ -506,8 +515,8 @@ mod tests {
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
                  token_file, drive_token_file, view_token_file, allow_origin, allow_host, \
-                 restricted_sections, log, limits, retention, models, resources, customizations, mcp \
-                 and telemetry",
+                 restricted_sections, log, limits, retention, models, resources, customizations, mcp, \
+                 telemetry and terminals",
             ]
         );
     }

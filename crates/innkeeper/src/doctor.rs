@@ -33,6 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     store::check(&dir, moved, &mut report);
     mcp_tokens::check(&dir, &config, &mut report);
     network::check(&dir, &config, &mut report);
+    versions(&mut report);
     surroundings(&config, &mut report);
     common_customizations(&config, &mut report);
     servers::check(&config, &mut report);
@@ -98,6 +99,24 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
             SUBJECT,
             format!("{plugins} plugins for every session, and {found} customizations in them and the home directory"),
         );
+    }
+}
+
+/// Lists the versions of the protocol that clients may speak.
+fn versions(report: &mut Report) {
+    const SUBJECT: &str = "protocol";
+    report.ok(
+        SUBJECT,
+        format!("clients may speak AHP {}", innkeeper_dialects::supported().join(", ")),
+    );
+    for version in innkeeper_dialects::Version::ALL {
+        let served = match (version.is_translated(), version.session_is_chat(), version.replays()) {
+            (false, ..) => "native",
+            (true, _, true) => "translated, with replays on reconnect",
+            (true, false, false) => "translated, with snapshots on reconnect",
+            (true, true, false) => "translated, with one channel for session and chat, and snapshots on reconnect",
+        };
+        report.ok(SUBJECT, format!("{version}: {served}"));
     }
 }
 

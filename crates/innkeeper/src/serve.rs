@@ -19,6 +19,7 @@ use innkeeper_host::Limits;
 use innkeeper_host::access::{Principal, Scope};
 use innkeeper_host::telemetry::LogSink;
 use innkeeper_mcp::RunnerSettings;
+use innkeeper_terminals::ShellSettings;
 
 use crate::cli::ServeArgs;
 use crate::config::{ConfigFile, apply_test_variable, default_path, writable};
@@ -51,6 +52,8 @@ struct Plan {
     models: Vec<ModelAgent>,
     customizations: Option<SourceDirectories>,
     mcp: Option<(RunnerSettings, TokenPersistence)>,
+    /// The shell of terminals, unless they are off.
+    terminals: Option<ShellSettings>,
     /// Where clients start to look for directories.
     default_directory: Option<String>,
     /// The umask of the user's own files.
@@ -110,6 +113,7 @@ impl Plan {
                 .mcp
                 .settings()
                 .map(|settings| (settings, config.token_persistence())),
+            terminals: config.terminals.settings(umask),
             default_directory: config.resources.default_directory(),
             settings: Settings::resolve(args, config)?,
             umask,
@@ -236,7 +240,9 @@ async fn run_until_stopped(plan: Plan, prepared: &mut Prepared, running: &Runnin
     let sweeping = async {
         if !settings.read_only {
             let store = prepared.dir.file(innkeeper_store::FILE_NAME);
+            let also = store.clone();
             running.contents.sweep(move || host::persisted_sessions(&store)).await;
+            running.changes.sweep(move || host::persisted_sessions(&also)).await;
         }
     };
     let listing = models::list(plan.models, running.host.handle());

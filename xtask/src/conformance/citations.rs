@@ -14,7 +14,7 @@ use super::tests_in_source::Test;
 const LESSON: &str = "LESSON";
 
 /// Two digits make no more ids than this under one prefix, so no range is longer.
-const MOST_NUMBERS: u32 = 100;
+const MAX_NUMBERS: u32 = 100;
 
 /// Where a test cites a requirement. A test that carries it in its name is about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +122,7 @@ impl<'a> Id<'a> {
     /// Returns the ids strictly between the two.
     fn up_to(self, last: Self) -> impl Iterator<Item = String> {
         let end = if self.prefix == last.prefix {
-            last.number.min(MOST_NUMBERS)
+            last.number.min(MAX_NUMBERS)
         } else {
             0
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_name_what_lies_between() {
+    fn ranges_include_every_id_in_between() {
         assert_eq!(told("(SES-18 to SES-20)"), ["SES-18", "SES-19", "SES-20"]);
         assert_eq!(told("`SES-18` to `SES-20`"), ["SES-18", "SES-19", "SES-20"]);
         assert_eq!(

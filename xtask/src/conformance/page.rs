@@ -6,7 +6,7 @@ use super::requirements::Requirement;
 use super::{Conformance, Evidence};
 
 /// More tests than this would drown the other columns.
-const MOST_TESTS_SHOWN: usize = 3;
+const MAX_TESTS_SHOWN: usize = 3;
 
 const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask conformance` from docs/requirements.tsv and the tests. Do not edit. -->
@@ -83,11 +83,11 @@ fn cell(tests: &[Evidence]) -> String {
     }
     let mut lines: Vec<String> = tests
         .iter()
-        .take(MOST_TESTS_SHOWN)
+        .take(MAX_TESTS_SHOWN)
         .map(|Evidence { path, test, .. }| format!("`{path}`: `{test}`"))
         .collect();
-    if tests.len() > MOST_TESTS_SHOWN {
-        lines.push(format!("and {} more", tests.len() - MOST_TESTS_SHOWN));
+    if tests.len() > MAX_TESTS_SHOWN {
+        lines.push(format!("and {} more", tests.len() - MAX_TESTS_SHOWN));
     }
     lines.join("<br>")
 }

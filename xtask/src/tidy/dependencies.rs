@@ -11,7 +11,9 @@ const RULE: &str = "dependency-direction";
 enum Layer {
     /// Additions to the standard library: uses nothing of the workspace. Every layer but the core may build on it.
     Base,
-    /// The pure state machine: uses nothing of the workspace.
+    /// The translation between protocol versions: uses nothing of the workspace.
+    Dialects,
+    /// The pure state machine: speaks the newest version, and knows the names of the others.
     Core,
     /// The embeddable host, on top of the core.
     Host,
@@ -27,6 +29,9 @@ enum Layer {
     Bench,
     /// Test support, which only tests may use.
     Testkit,
+    /// Every published client: they reach the host only through the protocol, and judge its translation. Nothing uses
+    /// them.
+    Compat,
     /// Chores of the repository: use nothing of the workspace.
     Chores,
 }
@@ -34,18 +39,22 @@ enum Layer {
 impl Layer {
     fn may_use(self, other: Self) -> bool {
         match self {
-            Self::Base | Self::Core | Self::Chores => false,
+            Self::Base | Self::Dialects | Self::Chores => false,
+            Self::Core | Self::Compat => other == Self::Dialects,
             Self::Library | Self::Client => other == Self::Base,
-            Self::Host => matches!(other, Self::Base | Self::Core),
-            Self::Sibling => matches!(other, Self::Base | Self::Core | Self::Host | Self::Library),
-            Self::Testkit => matches!(other, Self::Base | Self::Core | Self::Host),
+            Self::Host => matches!(other, Self::Base | Self::Dialects | Self::Core),
+            Self::Sibling => matches!(
+                other,
+                Self::Base | Self::Dialects | Self::Core | Self::Host | Self::Library
+            ),
+            Self::Testkit => matches!(other, Self::Base | Self::Dialects | Self::Core | Self::Host),
             Self::Program => matches!(
                 other,
-                Self::Base | Self::Core | Self::Host | Self::Library | Self::Sibling | Self::Client
+                Self::Base | Self::Dialects | Self::Core | Self::Host | Self::Library | Self::Sibling | Self::Client
             ),
             Self::Bench => matches!(
                 other,
-                Self::Base | Self::Core | Self::Host | Self::Library | Self::Sibling
+                Self::Base | Self::Dialects | Self::Core | Self::Host | Self::Library | Self::Sibling
             ),
         }
     }
@@ -68,6 +77,11 @@ struct Row {
 
 /// One row per crate of the workspace. A new crate gets its row here first.
 const TABLE: &[Row] = &[
+    Row {
+        name: "innkeeper-dialects",
+        layer: Layer::Dialects,
+        outside: Outside::Only(&["jiff", "serde_json"]),
+    },
     Row {
         name: "innkeeper-core",
         layer: Layer::Core,
@@ -108,6 +122,11 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-terminals",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
         name: "innkeeper-plugins",
         layer: Layer::Library,
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
@@ -136,6 +155,11 @@ const TABLE: &[Row] = &[
         name: "innkeeper-bench",
         layer: Layer::Bench,
         outside: Outside::AllBut(&[]),
+    },
+    Row {
+        name: "innkeeper-compat",
+        layer: Layer::Compat,
+        outside: Outside::AllBut(&["anyhow"]),
     },
     Row {
         name: "innkeeper-cli",
@@ -266,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_uses_only_what_is_listed() {
+    fn the_core_uses_only_listed_crates() {
         let good = package(
             "innkeeper-core",
             &[

@@ -7,7 +7,7 @@ use crate::source::Source;
 pub(super) const EXCEPTIONS_PATH: &str = "xtask/tidy-allow.txt";
 
 const RULE: &str = "file-size";
-const MOST_LINES: usize = 800;
+const MAX_LINES: usize = 800;
 
 struct Exception<'a> {
     line: usize,
@@ -21,16 +21,16 @@ pub(super) fn check(sources: &[Source], exceptions_text: &str) -> Vec<Finding> {
     let too_long: Vec<(&Source, usize)> = sources
         .iter()
         .map(|source| (source, source.lines_before_tests()))
-        .filter(|(_, lines)| *lines > MOST_LINES)
+        .filter(|(_, lines)| *lines > MAX_LINES)
         .collect();
     let unlisted = too_long
         .iter()
         .filter(|(source, _)| !exceptions.iter().any(|exception| exception.path == source.path))
         .map(|(source, lines)| Finding {
             path: source.path.clone(),
-            line: MOST_LINES + 1,
+            line: MAX_LINES + 1,
             rule: RULE,
-            what: format!("{lines} lines before the tests; {MOST_LINES} are the most"),
+            what: format!("{lines} lines before the tests; {MAX_LINES} are the most"),
             remedy: format!("split it by responsibility, or list it with a reason in {EXCEPTIONS_PATH}"),
         });
     let exception_finding = |exception: &Exception<'_>, what: String, remedy: &str| Finding {
@@ -44,7 +44,7 @@ pub(super) fn check(sources: &[Source], exceptions_text: &str) -> Vec<Finding> {
         .iter()
         .filter(|exception| !too_long.iter().any(|(source, _)| source.path == exception.path))
         .map(|exception| {
-            let what = format!("`{}` is not longer than {MOST_LINES} lines", exception.path);
+            let what = format!("`{}` is not longer than {MAX_LINES} lines", exception.path);
             exception_finding(exception, what, "delete the entry")
         });
     let unexplained = exceptions

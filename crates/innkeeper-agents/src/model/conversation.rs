@@ -224,7 +224,7 @@ impl Conversation {
             only_turn: self.turn.clone().filter(|_| called.directory.is_none()),
         };
         let mut text = format!(
-            "The person called /{} by name. Do what it says:\n\n{}",
+            "The user called /{} by name. Do what it says:\n\n{}",
             called.name,
             pinned.render()
         );
@@ -453,7 +453,7 @@ impl Conversation {
 fn transcript(turns: &[PastTurn]) -> String {
     let mut remaining = MAX_ABOUT;
     let rendered = turns.iter().rev().map_while(|turn| {
-        let rendered = format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
+        let rendered = format!("User: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
         remaining = remaining.checked_sub(rendered.len())?;
         Some(rendered)
     });
@@ -485,7 +485,7 @@ pub(super) fn user(text: String) -> ModelMessage {
 
 /// Replaces images, which models without vision reject.
 fn without_images(mut message: ModelMessage) -> ModelMessage {
-    const UNSEEN: &str = "(A picture, which you cannot see. Say so if it matters.)";
+    const UNSEEN: &str = "(An image, which you cannot see. Say so if it matters.)";
     match &mut message {
         ModelMessage::User(parts) => {
             for part in parts.iter_mut() {

@@ -3,7 +3,7 @@
 use innkeeper_std::event_stream::{EventParser, Parsed};
 
 /// The longest line, and the longest event.
-pub const MOST_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct SseEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// A line or an event is longer than anything sensible.
-    #[error("an event is longer than {MOST_BYTES} bytes")]
+    #[error("an event is longer than {MAX_BYTES} bytes")]
     TooLong,
     /// An event is not UTF-8.
     #[error("an event is not UTF-8")]
@@ -31,7 +31,7 @@ pub struct SseParser(EventParser);
 
 impl Default for SseParser {
     fn default() -> Self {
-        Self(EventParser::new(MOST_BYTES))
+        Self(EventParser::new(MAX_BYTES))
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn lines_and_events_are_bounded() {
-        let half = vec![b'a'; MOST_BYTES / 2 + 1];
+        let half = vec![b'a'; MAX_BYTES / 2 + 1];
         let mut parser = SseParser::default();
         parser.push(&half, |_| {}).unwrap();
         assert_eq!(parser.push(&half, |_| {}), Err(SseError::TooLong));

@@ -244,7 +244,7 @@ pub(super) fn read_current(place: &ToolPath, limits: &ToolLimits) -> Result<Opti
     let data = file.metadata().map_err(|error| place.complaint(&error))?;
     if data.permissions().readonly() || !replace::may_write(place) {
         return Err(format!(
-            "{} is write-protected: ask the person to change that",
+            "{} is write-protected: ask the user to change that",
             place.quoted()
         ));
     }

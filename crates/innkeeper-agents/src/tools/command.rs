@@ -1,9 +1,10 @@
 //! `run_command`: runs a shell command.
 //!
 //! A command can do whatever the host's user can; working directories do not confine it. So the user confirms it,
-//! unless an approval covers exactly this command, and sees where it runs. It has its own process group. The group is
-//! killed on timeout, when the turn is cancelled, when the future is dropped, and when the shell exits but leaves
-//! processes behind. Processes that start their own session (`setsid`) escape.
+//! unless an approval covers exactly this command, and sees where it runs. It runs in a terminal of the host, where
+//! users watch it, type into it and stop it; on a host without terminals it has pipes. Either way everything that it
+//! started is killed on timeout, when the turn is cancelled, when the future is dropped, and when the shell exits but
+//! leaves processes behind. Processes that start their own session (`setsid`) escape.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,6 +17,7 @@ use innkeeper_host::AgentError;
 use innkeeper_host::agent::{
     ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolKind, ToolResult, Verdict,
 };
+use innkeeper_host::terminals::{TerminalCommandLine, TerminalSize};
 use innkeeper_std::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -30,11 +32,16 @@ use super::{Announcement, EnvironmentRules, HostTool, ToolAnswer, ToolEnv, ToolL
 use crate::model::api::ToolSpec;
 
 mod output;
+mod plain_text;
+mod terminal;
 
 /// Maximum factor by which updates of the output slow down.
 const MAX_PACE_FACTOR: u32 = 8;
 /// Bytes of the output's end that clients see while the command runs.
 const SHOWN_BYTES: usize = 8 << 10;
+
+/// The size of terminals in which commands run.
+const TERMINAL_SIZE: TerminalSize = TerminalSize { cols: 120, rows: 30 };
 
 /// Runs commands.
 #[derive(Debug)]
@@ -65,6 +72,8 @@ struct Request {
     command: String,
     directory: Option<String>,
     time: Duration,
+    /// It goes on when the call has ended.
+    background: bool,
 }
 
 impl Request {
@@ -81,6 +90,7 @@ impl Request {
             time: input
                 .number("timeout_seconds", 1, limit)?
                 .map_or(limits.command_time, Duration::from_secs),
+            background: input.flag("background")?,
         })
     }
 
@@ -108,10 +118,12 @@ impl HostTool for RunCommand {
         ToolSpec {
             name: "run_command".to_owned(),
             description: format!(
-                "Runs a command with `{} -c` and gives its output and exit code. The person is asked first. It has no \
-                 input and no terminal, and is ended after {default} seconds unless `timeout_seconds` says otherwise; \
-                 whatever it leaves running is ended with it. Of long output, the beginning and the end are kept. Use \
-                 `read_file`, `glob` and `search` rather than `cat`, `find` and `grep`: they do not ask.",
+                "Runs a command with `{} -c` and gives its output and exit code. The user is asked first, and may \
+                 watch it in a terminal and type into it; do not count on that, and avoid commands that ask. It is \
+                 ended after {default} seconds unless `timeout_seconds` says otherwise; whatever it leaves running is \
+                 ended with it. A server or a watcher goes on with `background`. Of long output, the beginning and \
+                 the end are kept. Use `read_file`, `glob` and `search` rather than `cat`, `find` and `grep`: they do \
+                 not ask.",
                 self.shell
             ),
             input_schema: json!({
@@ -120,6 +132,7 @@ impl HostTool for RunCommand {
                     "command": { "type": "string", "description": "The command." },
                     "directory": { "type": "string", "description": "Where to run it; left out, it is the first working directory." },
                     "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": limit, "description": "How long it may take." },
+                    "background": { "type": "boolean", "description": "Leave it running in the background after its first output; for commands that do not end by themselves." },
                 },
                 "required": ["command"],
             }),
@@ -156,9 +169,10 @@ impl HostTool for RunCommand {
             Err(problem) => return outcome::reject(draft, &attempt, problem).await,
         };
         let directory = quoted(&place.path().to_string_lossy());
-        let message = format!("Runs {} in {directory}", quoted(&request.command));
+        let way = if request.background { " in the background" } else { "" };
+        let message = format!("Runs {}{way} in {directory}", quoted(&request.command));
         let confirmation = Confirmation {
-            title: Some(format!("Run this command in {directory}?")),
+            title: Some(format!("Run this command{way} in {directory}?")),
             editable: true,
             subject: subject(&request, &place),
             ..Confirmation::default()
@@ -187,8 +201,7 @@ impl HostTool for RunCommand {
                 }
             }
         }
-        let started = self.start(&request.command, place.path());
-        let answer = run(call, started, &request, &self.limits).await?;
+        let answer = self.run_approved(call, &request, place.path()).await?;
         Ok(outcome::after_edit(answer, edited.as_deref()))
     }
 }
@@ -203,14 +216,58 @@ fn subject(request: &Request, place: &ToolPath) -> ApprovalSubject {
 }
 
 impl RunCommand {
-    fn start(&self, command: &str, directory: PathBuf) -> io::Result<Group> {
+    /// Runs a command in a terminal, or with pipes on a host that has no terminal for it.
+    async fn run_approved(
+        &self,
+        mut call: ToolCall,
+        request: &Request,
+        directory: PathBuf,
+    ) -> Result<ToolAnswer, AgentError> {
+        let line = TerminalCommandLine {
+            line: self.line(&request.command),
+            directory: directory.clone(),
+            environment: self.visible_environment(),
+            shown: request.command.clone(),
+            size: TERMINAL_SIZE,
+        };
+        match call.terminal(line).await {
+            Ok(terminal) => terminal::run(call, terminal, request, &self.limits).await,
+            Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
+            Err(AgentError::Failed { .. }) if request.background => {
+                let problem = "this host has no terminal for a command in the background; run it without `background`";
+                let attempt = format!("Did not run {}", quoted(&request.command));
+                outcome::finish(call, &attempt, Err(problem.to_owned())).await
+            }
+            Err(AgentError::Failed { .. }) => {
+                let started = self.start(&request.command, directory);
+                run(call, started, request, &self.limits).await
+            }
+        }
+    }
+
+    /// Returns the program and its arguments.
+    fn line(&self, command: &str) -> Vec<OsString> {
         let line = [self.shell, "-c", command].map(OsString::from);
-        let line = match self.umask {
+        match self.umask {
             // `with_umask` may drop a variable whose name no shell can write. Nothing relies on such a variable.
             Some(umask) => with_umask(umask, line),
             None => line.into(),
-        };
-        let mut line = line.into_iter();
+        }
+    }
+
+    /// Returns the variables of a command in a terminal: no secrets, and no pager, which would wait for a key.
+    fn visible_environment(&self) -> Vec<(OsString, OsString)> {
+        let host = std::env::vars_os();
+        let visible = host.filter(|(name, value)| {
+            let is_about_terminal = name == "TERM" || name == "PAGER" || name == "GIT_PAGER";
+            !is_about_terminal && !secret::is_hidden_variable(&self.environment, name, value)
+        });
+        let pagers = ["PAGER", "GIT_PAGER"].map(|name| (OsString::from(name), OsString::from("cat")));
+        visible.chain(pagers).collect()
+    }
+
+    fn start(&self, command: &str, directory: PathBuf) -> io::Result<Group> {
+        let mut line = self.line(command).into_iter();
         Group::start(line.next().unwrap_or_default(), |shell| {
             shell.args(line).current_dir(directory);
             shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -231,10 +288,43 @@ impl RunCommand {
 
 /// How a command ended.
 #[derive(Debug)]
-enum CommandEnd {
-    Exited { status: ExitStatus, left_running: bool },
+enum Ending {
+    Exited {
+        code: Option<i64>,
+        /// The description of an end without a code.
+        how: String,
+        left_running: bool,
+    },
     TimedOut,
+    /// The user disposed of its terminal.
+    Closed,
     Lost(String),
+}
+
+impl Ending {
+    /// The end of a command in a terminal.
+    fn of(code: Option<i64>) -> Self {
+        Self::Exited {
+            code,
+            how: "ended by a signal".to_owned(),
+            left_running: false,
+        }
+    }
+
+    fn of_status(status: ExitStatus, left_running: bool) -> Self {
+        Self::Exited {
+            code: status.code().map(i64::from),
+            how: signal(status),
+            left_running,
+        }
+    }
+
+    fn exit_code(&self) -> Option<i64> {
+        match self {
+            Self::Exited { code, .. } => *code,
+            Self::TimedOut | Self::Closed | Self::Lost(_) => None,
+        }
+    }
 }
 
 async fn run(
@@ -256,14 +346,14 @@ async fn run(
     let end = tokio::select! {
         biased;
         () = cancelled => return Err(AgentError::Cancelled),
-        () = tokio::time::sleep(request.time) => CommandEnd::TimedOut,
+        () = tokio::time::sleep(request.time) => Ending::TimedOut,
         end = watch(&mut group, &mut output, &mut call, limits) => end?,
     };
     match end {
-        CommandEnd::TimedOut => group.kill_and_wait().await,
-        CommandEnd::Exited { .. } | CommandEnd::Lost(_) => group.kill(),
+        Ending::TimedOut => group.kill_and_wait().await,
+        Ending::Exited { .. } | Ending::Closed | Ending::Lost(_) => group.kill(),
     }
-    complete(call, &name, request, &end, &output).await
+    complete(call, request, &end, &output, None).await
 }
 
 /// Collects and periodically shows output until the command ends.
@@ -272,7 +362,7 @@ async fn watch(
     output: &mut Output,
     call: &mut ToolCall,
     limits: &ToolLimits,
-) -> Result<CommandEnd, AgentError> {
+) -> Result<Ending, AgentError> {
     let mut stdout = group.take_stdout();
     let mut stderr = group.take_stderr();
     let (mut out, mut err) = (vec![0; 32 << 10], vec![0; 32 << 10]);
@@ -288,10 +378,7 @@ async fn watch(
             && stdout.is_none()
             && stderr.is_none()
         {
-            return Ok(CommandEnd::Exited {
-                status,
-                left_running: false,
-            });
+            return Ok(Ending::of_status(status, false));
         }
         let drained_at = ended.map_or_else(Instant::now, |(_, at)| at);
         tokio::select! {
@@ -299,11 +386,11 @@ async fn watch(
             read = read_some(&mut stderr, &mut err), if stderr.is_some() => take(&mut stderr, output, &err, read),
             status = group.wait(), if ended.is_none() => match status {
                 Ok(status) => ended = Some((status, Instant::now() + DRAIN_TIME)),
-                Err(error) => return Ok(CommandEnd::Lost(error.to_string())),
+                Err(error) => return Ok(Ending::Lost(error.to_string())),
             },
             () = tokio::time::sleep_until(drained_at), if ended.is_some() => {
                 if let Some((status, _)) = ended {
-                    return Ok(CommandEnd::Exited { status, left_running: true });
+                    return Ok(Ending::of_status(status, true));
                 }
             }
             () = tokio::time::sleep_until(show_at), if output.total() > shown => {
@@ -337,39 +424,47 @@ fn take<T>(pipe: &mut Option<T>, output: &mut Output, buffer: &[u8], read: usize
     output.push(buffer.get(..read).unwrap_or_default());
 }
 
+/// Completes the call with what the command printed, in the terminal that shows it if there is one.
 async fn complete(
     call: ToolCall,
-    name: &str,
     request: &Request,
-    end: &CommandEnd,
+    end: &Ending,
     output: &Output,
+    terminal: Option<ToolContent>,
 ) -> Result<ToolAnswer, AgentError> {
+    let name = quoted(&request.command);
     let (is_success, how) = match end {
-        CommandEnd::Exited { status, left_running } => {
-            let mut how = match status.code() {
+        Ending::Exited {
+            code,
+            how,
+            left_running,
+        } => {
+            let mut how = match code {
                 Some(code) => format!("exit code {code}"),
-                None => signal(*status),
+                None => how.clone(),
             };
             if *left_running {
                 how.push_str("; processes that it left in the background were killed");
             }
-            (status.success(), how)
+            (*code == Some(0), how)
         }
-        CommandEnd::TimedOut => (
+        Ending::TimedOut => (
             false,
             format!(
                 "ended after {} seconds because it took too long; everything it started was ended with it",
                 request.time.as_secs()
             ),
         ),
-        CommandEnd::Lost(error) => (false, format!("the host lost sight of it: {error}")),
+        Ending::Closed => (false, "the user closed its terminal".to_owned()),
+        Ending::Lost(error) => (false, format!("the host lost sight of it: {error}")),
     };
     let text = output.excerpt();
     let summary = match end {
-        CommandEnd::Exited { .. } if is_success => format!("Ran {name}"),
+        Ending::Exited { .. } if is_success => format!("Ran {name}"),
         _ => format!("Ran {name}: {how}"),
     };
     let mut content = vec![ToolContent::Text(text.clone())];
+    content.extend(terminal);
     if let Some(all) = output.full_output() {
         content.extend(call.keep("output.txt", all, "text/plain").await);
     }

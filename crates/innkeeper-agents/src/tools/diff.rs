@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_diff_says_what_is_omitted() {
+    fn a_truncated_diff_names_the_omitted_lines() {
         let after = "ü\n".repeat(1000);
         let diff_text = FileDiff::between("", &after, 100);
         assert_eq!(diff_text.added, 1000);

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::ToolLimits;
 use super::change::{self, ChangeDefinition, PlannedChange};
 use super::input::Input;
-use super::outcome::shortened;
 use super::paths::WorkingDirectories;
 use super::text::Text;
 use crate::model::api::ToolSpec;
+use innkeeper_std::text::truncate_chars_counted;
 
 mod nearest;
 
@@ -25,7 +25,7 @@ fn spec() -> ToolSpec {
         name: "edit_file".to_owned(),
         description: "Replaces a piece of a file. `old_string` must be exactly what the file has, white space \
                       included and without line numbers, and must occur once; add lines around it until it does, \
-                      or set `replace_all`. The person is asked first."
+                      or set `replace_all`. The user is asked first."
             .to_owned(),
         input_schema: json!({
             "type": "object",
@@ -121,6 +121,6 @@ fn lines_of(text: &str, places: &[usize]) -> String {
 fn numbered(lines: &[&str], first: usize, line_chars: usize) -> String {
     let lines = lines.iter().zip(first..);
     lines
-        .map(|(line, number)| format!("{number:>6}\t{}\n", shortened(line, line_chars)))
+        .map(|(line, number)| format!("{number:>6}\t{}\n", truncate_chars_counted(line, line_chars)))
         .collect()
 }

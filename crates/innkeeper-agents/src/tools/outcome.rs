@@ -98,7 +98,7 @@ pub(super) fn after_edit(answer: ToolAnswer, edited: Option<&str>) -> ToolAnswer
     let shown = truncate(edited, MAX);
     ToolAnswer {
         text: format!(
-            "The person changed the input of this call before allowing it. It ran with:\n{shown}\n\n{}",
+            "The user changed the input of this call before allowing it. It ran with:\n{shown}\n\n{}",
             answer.text
         ),
         ..answer
@@ -181,18 +181,6 @@ fn is_invisible(c: char) -> bool {
 pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
     format!("{number} {word}")
-}
-
-/// Truncates a line.
-pub(super) fn shortened(line: &str, limit: usize) -> String {
-    match line.char_indices().nth(limit) {
-        None => line.to_owned(),
-        Some((end, _)) => {
-            let more = line.chars().count() - limit;
-            let start = line.get(..end).unwrap_or_default();
-            format!("{start}… [{more} more characters]")
-        }
-    }
 }
 
 #[cfg(test)]

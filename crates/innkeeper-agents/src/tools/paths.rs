@@ -61,14 +61,14 @@ impl WorkingDirectories {
             .collect();
         if roots.is_empty() && env.working_directories.is_empty() {
             return Err(
-                "this session has no working directory, so there are no files to work with: ask the person to add \
+                "this session has no working directory, so there are no files to work with: ask the user to add \
                  one to the session"
                     .to_owned(),
             );
         }
         if roots.is_empty() {
             return Err(format!(
-                "none of the session's working directories can be opened ({}): ask the person to choose another",
+                "none of the session's working directories can be opened ({}): ask the user to choose another",
                 env.working_directories.join(", ")
             ));
         }
@@ -121,7 +121,7 @@ impl WorkingDirectories {
             _ => PathBuf::from(path),
         };
         if !path.is_absolute() {
-            // Another directory in its place would be a surprise to everybody.
+            // Another directory in its place would be a surprise to the user.
             let first = self.roots.first().filter(|root| root.is_first);
             let first = first.ok_or_else(|| {
                 format!(

@@ -10,11 +10,12 @@ use innkeeper_host::AgentError;
 use innkeeper_host::agent::{
     ApprovalSubject, Confirmation, Description, FileAccess, Invocation, ToolContent, ToolDraft, ToolKind, Verdict,
 };
+use innkeeper_std::text::truncate_chars_counted;
 use serde_json::{Value, json};
 
 use super::blocking::{self, CancelFlag, CancellableReader};
 use super::input::Input;
-use super::outcome::{self, ToolOutput, count, quoted, shortened};
+use super::outcome::{self, ToolOutput, count, quoted};
 use super::paths::{ToolPath, WorkingDirectories};
 use super::secret::SecretFiles;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, text};
@@ -59,7 +60,7 @@ impl HostTool for ReadFile {
             description: format!(
                 "Reads a file of the session's working directories. Lines come numbered, as in `     1\ttext`; the \
                  numbers are not part of the file. At most {} lines come at once; use `offset` and `limit` to read \
-                 on. Pictures (PNG, JPEG, GIF, WebP) are shown. Other binary files are refused.",
+                 on. Images (PNG, JPEG, GIF, WebP) are shown. Other binary files are refused.",
                 self.limits.read_lines
             ),
             input_schema: json!({
@@ -201,7 +202,8 @@ impl LinePage {
             passed += read;
             if self.lines >= request.offset && self.shown < request.limit && self.text.len() < limits.read_bytes {
                 let decoded = String::from_utf8_lossy(&line);
-                let mut text = shortened(decoded.trim_end_matches(['\n', '\r']), limits.line_chars);
+                let line = decoded.trim_end_matches(['\n', '\r']);
+                let mut text = truncate_chars_counted(line, limits.line_chars).into_owned();
                 if is_cut && !text.contains("more characters]") {
                     text.push_str("… [more]");
                 }
@@ -283,7 +285,7 @@ fn read_image(
     reading.map_err(|error| place.complaint(&error))?;
     if bytes.len() as u64 > limits.image_bytes {
         return Err(format!(
-            "{} is a picture of more than {} bytes, which is too large to look at: make it smaller first",
+            "{} is an image of more than {} bytes, which is too large to look at: make it smaller first",
             place.quoted(),
             limits.image_bytes
         ));
@@ -302,7 +304,7 @@ fn read_image(
             size: None,
             mention: None,
         }],
-        text: format!("{} is a picture ({media_type}, {size}), shown here.", place.quoted()),
+        text: format!("{} is an image ({media_type}, {size}), shown here.", place.quoted()),
         images: vec![image],
     })
 }

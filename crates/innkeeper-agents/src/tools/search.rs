@@ -10,6 +10,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use innkeeper_host::AgentError;
 use innkeeper_host::agent::{Invocation, ToolDraft, ToolKind};
+use innkeeper_std::text::truncate_chars_counted;
 use innkeeper_std::{IgnoreFiles, Walk, WalkEnd};
 use innkeeper_std::{Opened, open_regular};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::blocking::{self, CancelFlag, CancellableReader};
 use super::glob::incomplete_note;
 use super::input::Input;
-use super::outcome::{self, ToolOutput, count, quoted, shortened};
+use super::outcome::{self, ToolOutput, count, quoted};
 use super::paths::{ToolPath, WorkingDirectories};
 use super::pattern::PathPattern;
 use super::secret::SecretFiles;
@@ -236,7 +237,7 @@ impl<'a> SearchResults<'a> {
     fn search_single_file(&mut self, place: &ToolPath) -> Result<WalkEnd, String> {
         if place.is_secret() {
             return Err(format!(
-                "{} looks like a file with secrets and is not searched: use `read_file`, which asks the person",
+                "{} looks like a file with secrets and is not searched: use `read_file`, which asks the user",
                 place.quoted()
             ));
         }
@@ -339,7 +340,7 @@ impl FileMatches<'_> {
 
     fn add_line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
         let text = String::from_utf8_lossy(bytes);
-        let text = shortened(text.trim_end_matches(['\n', '\r']), LINE_CHARS);
+        let text = truncate_chars_counted(text.trim_end_matches(['\n', '\r']), LINE_CHARS);
         let number = number.unwrap_or_default();
         self.add(&format!("{}{mark}{number}{mark} {text}\n", self.label))
     }

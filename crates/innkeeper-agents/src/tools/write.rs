@@ -21,7 +21,7 @@ fn spec() -> ToolSpec {
     ToolSpec {
         name: "write_file".to_owned(),
         description: "Writes a file of the session's working directories, in place of what it was; missing \
-                      directories are created. The person is asked first. To change a part of a file, use \
+                      directories are created. The user is asked first. To change a part of a file, use \
                       `edit_file`."
             .to_owned(),
         input_schema: json!({

@@ -70,6 +70,15 @@ pub(super) enum Command {
     Attachments,
     Subagent(u64),
     Background(u64),
+    Edit {
+        file: String,
+        text: String,
+    },
+    Review(String),
+    Terminal {
+        line: Option<String>,
+        background: bool,
+    },
 }
 
 impl Command {
@@ -142,6 +151,30 @@ impl Command {
                 _ => return None,
             }),
             ("background", seconds) => Self::Background(optional(seconds, 3)?),
+            ("edit", []) => Self::Edit {
+                file: "guest-book.txt".to_owned(),
+                text: "A guest was here.".to_owned(),
+            },
+            ("edit", [file, ..]) => Self::Edit {
+                file: (*file).to_owned(),
+                text: match rest.strip_prefix(file).unwrap_or_default().trim() {
+                    "" => "A guest was here.".to_owned(),
+                    text => text.to_owned(),
+                },
+            },
+            ("review", [file]) => Self::Review((*file).to_owned()),
+            ("terminal", []) => Self::Terminal {
+                line: None,
+                background: false,
+            },
+            ("terminal", ["background", _, ..]) => Self::Terminal {
+                line: rest.strip_prefix("background").map(|line| line.trim().to_owned()),
+                background: true,
+            },
+            ("terminal", [_, ..]) => Self::Terminal {
+                line: Some(rest.to_owned()),
+                background: false,
+            },
             _ => return None,
         })
     }
@@ -176,18 +209,18 @@ fn object(input: &str) -> Option<String> {
 }
 
 /// A command as `/help` and completions show it.
-pub(super) struct Entry {
+pub(super) struct CommandHelp {
     pub(super) name: &'static str,
     pub(super) usage: &'static str,
     pub(super) what: &'static str,
 }
 
-const fn entry(name: &'static str, usage: &'static str, what: &'static str) -> Entry {
-    Entry { name, usage, what }
+const fn entry(name: &'static str, usage: &'static str, what: &'static str) -> CommandHelp {
+    CommandHelp { name, usage, what }
 }
 
 /// All commands with their descriptions.
-pub(super) const COMMANDS: &[Entry] = &[
+pub(super) const COMMANDS: &[CommandHelp] = &[
     entry(
         "stream",
         "<count> [<delay-ms>] [<bytes-per-delta>]",
@@ -264,10 +297,25 @@ pub(super) const COMMANDS: &[Entry] = &[
         "[<seconds>]",
         "leaves work and a subagent running when the turn ends",
     ),
+    entry(
+        "edit",
+        "[<file> [<text>]]",
+        "adds a line to a file of the session, so that there is a change to look at",
+    ),
+    entry(
+        "review",
+        "<file>",
+        "comments on the first line of a file and on the whole of it",
+    ),
+    entry(
+        "terminal",
+        "[[background] <command>]",
+        "runs a command in a terminal, which you can watch, type into and stop, or leaves it in the background",
+    ),
     entry("help", "", "lists these commands"),
 ];
 
-impl Entry {
+impl CommandHelp {
     /// Usage line.
     pub(super) fn form(&self) -> String {
         format!("/{} {}", self.name, self.usage).trim_end().to_owned()
@@ -278,7 +326,7 @@ fn usage(name: &str) -> String {
     let form = COMMANDS
         .iter()
         .find(|entry| entry.name == name)
-        .map_or_else(|| "/help".to_owned(), Entry::form);
+        .map_or_else(|| "/help".to_owned(), CommandHelp::form);
     format!("That is not how /{name} is used. It goes like this: `{form}`")
 }
 

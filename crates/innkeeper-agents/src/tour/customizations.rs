@@ -17,7 +17,7 @@ pub(super) fn overview(turn: &TurnInput) -> String {
     }
     let mut text = String::new();
     let skills = given.skills().map(|skill| {
-        let gate = gate(skill.for_people, skill.for_models);
+        let gate = gate(skill.for_users, skill.for_models);
         line(&skill.about, &gate)
     });
     list(&mut text, "Skills", skills.collect());
@@ -27,7 +27,7 @@ pub(super) fn overview(turn: &TurnInput) -> String {
         given.prompts().map(|prompt| line(&prompt.about, "")).collect(),
     );
     let agents = given.agents().map(|agent| {
-        let mut more = gate(agent.for_people, agent.for_models);
+        let mut more = gate(agent.for_users, agent.for_models);
         if let Some(model) = &agent.model {
             // Writing to a String cannot fail.
             let _ = write!(more, ", model {model}");
@@ -74,8 +74,8 @@ fn line(about: &About, more: &str) -> String {
     format!("- `{}`{more}: {}\n", about.full_name(), description.replace('\n', " "))
 }
 
-fn gate(for_people: bool, for_models: bool) -> String {
-    match (for_people, for_models) {
+fn gate(for_users: bool, for_models: bool) -> String {
+    match (for_users, for_models) {
         (true, true) => String::new(),
         (true, false) => ", for users only".to_owned(),
         (false, true) => ", for models only".to_owned(),

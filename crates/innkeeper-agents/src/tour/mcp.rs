@@ -18,7 +18,7 @@ use innkeeper_host::{AgentError, EventSink};
 /// Maximum number of listed tools, prompts or resources of one server.
 const MOST: usize = 100;
 /// Timeout for the lists of a server.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for an answer of a server.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Maximum bytes of a resource.
@@ -32,7 +32,7 @@ pub(super) async fn overview(given: &TurnCustomizations) -> String {
             .to_owned();
     }
     let (tools, task_tools) = (given.mcp().tools(), given.mcp().task_tools());
-    let (prompts, resources) = tokio::join!(given.mcp_prompts(PATIENCE), given.mcp().resources(PATIENCE));
+    let (prompts, resources) = tokio::join!(given.mcp_prompts(TIMEOUT), given.mcp().resources(TIMEOUT));
     let mut text = String::new();
     for server in &servers {
         // Writing to a String cannot fail.
@@ -135,7 +135,7 @@ pub(super) async fn call(
 
 /// Expands a prompt and shows what a model would get.
 pub(super) async fn prompt(given: &TurnCustomizations, server: &str, name: &str, input: &str) -> String {
-    let prompts = given.mcp_prompts(PATIENCE).await;
+    let prompts = given.mcp_prompts(TIMEOUT).await;
     let mut prompts = prompts.iter();
     let Some(prompt) = prompts.find(|prompt| prompt.server_name == server && prompt.prompt == name) else {
         return format!("No MCP server `{server}` with a prompt `{name}` is ready. /mcp lists those that are.\n");
@@ -151,7 +151,7 @@ pub(super) async fn prompt(given: &TurnCustomizations, server: &str, name: &str,
 
 /// Reads a resource of a server.
 pub(super) async fn read(mcp: &Mcp, server: &str, uri: &str) -> String {
-    let resources = mcp.resources(PATIENCE).await;
+    let resources = mcp.resources(TIMEOUT).await;
     let mut resources = resources.iter();
     let Some(resource) = resources.find(|resource| resource.server_name == server && resource.uri == uri) else {
         return format!("No MCP server `{server}` that is ready lets read `{uri}`. /mcp lists what can be read.\n");

@@ -109,8 +109,16 @@ pub(super) fn describe(attachment: &Attachment) -> String {
             Some(selection) => format!("“{label}”, which is at `{uri}`; {}", selection.in_words()),
             None => format!("“{label}”, which is at `{uri}`"),
         },
-        Attachment::Annotations { label, ids, .. } if ids.is_empty() => format!("“{label}”, all remarks there are"),
-        Attachment::Annotations { label, ids, .. } => format!("“{label}”, {} remarks", ids.len()),
+        Attachment::Annotations { label, remarks, .. } => {
+            let mut told = format!("“{label}”, {} remarks on files", remarks.len());
+            for remark in remarks {
+                told.push_str(&format!(
+                    "\n    - {}",
+                    remark.in_words(&remark.file).trim_end().replace('\n', " ")
+                ));
+            }
+            told
+        }
         Attachment::Chat { label, transcript, .. } => {
             format!("“{label}”, a chat of {} turns", transcript.len())
         }

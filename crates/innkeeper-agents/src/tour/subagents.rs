@@ -26,7 +26,7 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
             format!("Subagent {level}"),
             format!("You are subagent {level} of {depth}."),
         )
-        .kind("helper")
+        .kind("subagent")
         .description("Does a part of the work.");
         let subagent = call.subagent(spec).await?;
         let outcome = subagent
@@ -54,7 +54,7 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
 }
 
 async fn start(events: &EventSink, message: &str) -> Result<ToolCall, AgentError> {
-    let draft = tools::call(events, "send_helper").start().await?;
+    let draft = tools::call(events, "start_subagent").start().await?;
     draft.run(Invocation::new(message).input("{}")).await
 }
 

@@ -37,7 +37,7 @@ fn answer_cheerfully(turn: &TurnInput, memory: &Memory) -> String {
     }
     if about(&["reconnect", "disconnect", "offline"]) {
         return "Try it: send `/stream 2000 10`, cut your connection in the middle, and come back. Your client asks for what it \
-                missed since the last number it saw, and the host replays exactly that, or sends a fresh picture if it was \
+                missed since the last number it saw, and the host replays exactly that, or sends a fresh snapshot if it was \
                 away for too long.\n"
             .to_owned();
     }

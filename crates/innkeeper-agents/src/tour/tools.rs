@@ -19,7 +19,9 @@ pub(super) const TOOLS: &[(&str, &str, &str)] = &[
     ("read_guest_book", "Read the guest book", "Reads what guests wrote."),
     ("run_errand", "Run an errand", "Fetches something for a guest."),
     ("plan", "Plan", "Keeps a list of what is to be done."),
-    ("send_helper", "Start a subagent", "Has a subagent do something."),
+    ("start_subagent", "Start a subagent", "Has a subagent do something."),
+    ("write_line", "Write a line", "Adds a line to a file of the session."),
+    ("run_in_terminal", "Run in a terminal", "Runs a command in a terminal."),
 ];
 
 fn title(name: &str) -> &'static str {
@@ -33,6 +35,7 @@ pub(super) fn call(events: &EventSink, name: &str) -> ToolCallBuilder {
     match name {
         "look_around" => call.kind(ToolKind::Search),
         "read_guest_book" => call.kind(ToolKind::Read),
+        "run_in_terminal" => call.kind(ToolKind::Terminal),
         _ => call,
     }
 }
@@ -103,7 +106,7 @@ pub(super) async fn confirm(turn: &TurnInput, events: &EventSink) -> Result<(), 
             let edited = decision.edited_input.as_deref();
             let times = edited.map_or(Some(3), times_of);
             match times {
-                Some(times) => ring(events, call, times, &who(&decision)).await,
+                Some(times) => ring(events, call, times, &decided_by(&decision)).await,
                 None => {
                     let error = "the edited input has no \"times\" from 0 to 100";
                     call.complete(ToolResult::failed("Did not ring the bell", error))
@@ -116,7 +119,7 @@ pub(super) async fn confirm(turn: &TurnInput, events: &EventSink) -> Result<(), 
             let remark = decision.remark.as_deref().unwrap_or("no reason given");
             say(
                 events,
-                &format!("No bell, then: {} said no ({remark}).", who(&decision)),
+                &format!("No bell, then: {} said no ({remark}).", decided_by(&decision)),
             )
             .await
         }
@@ -140,7 +143,7 @@ async fn ring(events: &EventSink, call: ToolCall, times: usize, who: &str) -> Re
     .await
 }
 
-fn who(decision: &Decision) -> String {
+fn decided_by(decision: &Decision) -> String {
     match &decision.by {
         Some(client) => format!("the client `{}`", client.as_str()),
         None => "your settings".to_owned(),
@@ -163,8 +166,8 @@ pub(super) async fn reconfirm(turn: &TurnInput, events: &EventSink) -> Result<()
     running.content(texts(&["ding"])).await?;
     pause(events, Duration::from_millis(50)).await?;
     let again = Invocation::new("Rings the bell once more").input(json!({ "times": 2 }).to_string());
-    match running.confirm(again, ask("Nobody came. Ring again?")).await? {
-        Verdict::Approved(running, decision) => ring(events, running, 2, &who(&decision)).await,
+    match running.confirm(again, ask("No answer. Ring again?")).await? {
+        Verdict::Approved(running, decision) => ring(events, running, 2, &decided_by(&decision)).await,
         Verdict::Denied(_) => say(events, "I rang once, and leave it at that.").await,
     }
 }
@@ -323,7 +326,7 @@ pub(super) async fn auth(events: &EventSink) -> Result<(), AgentError> {
     };
     match call.require_auth(requirement).await? {
         SignIn::Granted(call, _) => {
-            let result = ToolResult::text("Read the locked guest book", "“Nobody reads this.” — a guest");
+            let result = ToolResult::text("Read the locked guest book", "“For no eyes but mine.” — a guest");
             call.complete(result).await?;
             say(events, "Your token opened it. I have forgotten the token already.").await
         }

@@ -28,7 +28,7 @@ async fn the_tour_calls_a_tool_and_ticks_off_a_plan() {
 }
 
 #[tokio::test]
-async fn the_tour_asks_before_it_rings_and_says_who_decided() {
+async fn the_tour_asks_before_it_rings_and_names_the_deciding_client() {
     let fixture = tour().await;
     fixture.begin("/confirm").await;
     let call = fixture.call("pending-confirmation").await;
@@ -53,7 +53,7 @@ async fn tool03_the_tour_asks_once_more_in_the_middle_of_a_run() {
             let calls = view.tool_calls(chat);
             calls
                 .last()
-                .is_some_and(|call| call["confirmationTitle"] == "Nobody came. Ring again?")
+                .is_some_and(|call| call["confirmationTitle"] == "No answer. Ring again?")
         };
         fixture.client.until("the running call asks again", asks_again).await;
         let call = fixture.call("pending-confirmation").await;
@@ -87,13 +87,13 @@ async fn tool19_the_tour_marks_its_calls_for_clients_that_present_them() {
     fixture.begin("/subagent").await;
     fixture
         .client
-        .until("a helper asks", |view| !view.waits(&fixture.uris.session).is_empty())
+        .until("a subagent asks", |view| !view.waits(&fixture.uris.session).is_empty())
         .await;
     let call = fixture.client.view().tool_calls(&fixture.uris.chat).remove(0);
     let shown = call["content"][0]["resource"].clone();
     assert_eq!(call["_meta"]["toolKind"], "subagent");
     assert_eq!(call["_meta"]["subagentChatUri"], shown, "{call}");
-    assert_eq!(call["_meta"]["subagentAgentName"], "helper");
+    assert_eq!(call["_meta"]["subagentAgentName"], "subagent");
     fixture.client.assert_converged().await;
 }
 
@@ -148,7 +148,7 @@ async fn the_tour_shows_a_result_first_and_asks_questions() {
 }
 
 #[tokio::test]
-async fn the_tour_has_a_client_execute_its_tool_or_says_what_there_is() {
+async fn the_tour_runs_a_client_tool_or_lists_the_known_ones() {
     let fixture = tour().await;
     fixture.offer_tools(&fixture.client, &["open"]).await;
     fixture.begin("/client-tool open {\"file\": 1}").await;
@@ -167,7 +167,7 @@ async fn the_tour_has_a_client_execute_its_tool_or_says_what_there_is() {
 }
 
 #[tokio::test]
-async fn the_tour_repeats_steering_messages_and_says_what_came_with_a_message() {
+async fn the_tour_repeats_steering_messages_and_lists_attachments() {
     let fixture = tour().await;
     fixture.begin("/steer 30").await;
     fixture.client.running_text(&fixture.uris.chat, 1).await;
@@ -185,7 +185,7 @@ async fn the_tour_repeats_steering_messages_and_says_what_came_with_a_message() 
 }
 
 #[tokio::test]
-async fn the_tour_remembers_what_was_said() {
+async fn the_tour_remembers_earlier_messages() {
     let fixture = tour().await;
     fixture.client.run_turn(&fixture.uris.chat, "t1", "good evening").await;
     let turn = fixture

@@ -85,14 +85,19 @@ impl DeltaScanner {
             return Ok(Message::Other);
         };
         Ok(match action.kind.as_ref() {
-            "chat/delta" => {
-                let content = action.content.context("chat/delta without content")?;
+            // Up to 0.3 the session is the chat.
+            "chat/delta" | "session/delta" => {
+                let content = action.content.context("a delta without content")?;
                 self.learn_prefix(payload, content);
                 let text: String = serde_json::from_str(content.get())?;
                 Message::Delta(Cow::Owned(text.into_bytes()))
             }
-            "chat/turnComplete" => Message::TurnComplete(action.turn_id.unwrap_or_default().into_owned()),
-            failed @ ("chat/error" | "chat/turnCancelled") => Message::TurnFailed(failed.to_owned()),
+            "chat/turnComplete" | "session/turnComplete" => {
+                Message::TurnComplete(action.turn_id.unwrap_or_default().into_owned())
+            }
+            failed @ ("chat/error" | "chat/turnCancelled" | "session/error" | "session/turnCancelled") => {
+                Message::TurnFailed(failed.to_owned())
+            }
             _ => Message::Other,
         })
     }
@@ -101,8 +106,8 @@ impl DeltaScanner {
     fn learn_prefix(&mut self, payload: &[u8], content: &RawValue) {
         let opening_quote = content.get().as_ptr().addr() - payload.as_ptr().addr();
         let prefix = &payload[..=opening_quote];
-        let kind = b"\"chat/delta\"";
-        if prefix.windows(kind.len()).any(|window| window == kind) {
+        let is_kind = |kind: &[u8]| prefix.windows(kind.len()).any(|window| window == kind);
+        if is_kind(b"\"chat/delta\"") || is_kind(b"\"session/delta\"") {
             self.known_prefix = prefix.to_vec();
         }
     }

@@ -9,11 +9,33 @@ use crate::{client::delivery::StreamPlan, client::websocket::Connection};
 pub(crate) const ROOT: &str = "ahp-root://";
 const SESSION: &str = "ahp-session:/bench";
 
+/// The version of the protocol that benchmarks speak unless they are about older ones.
+pub(crate) const NEWEST: &str = "1.0.0";
+
 /// Introduces a client and subscribes it to `subscriptions`.
 pub(crate) async fn initialize(connection: &mut Connection, client_id: &str, subscriptions: &[&str]) -> Result<()> {
+    initialize_as(connection, NEWEST, client_id, subscriptions).await
+}
+
+/// Returns the channel on which a client of a version follows a chat of the benchmark's session: up to 0.3 there are
+/// no chats.
+pub(crate) fn channel_of_chat<'chat>(version: &str, chat: &'chat str) -> &'chat str {
+    match version {
+        "0.1.0" | "0.2.0" | "0.3.0" => SESSION,
+        _ => chat,
+    }
+}
+
+/// Introduces a client that speaks a version, and subscribes it to `subscriptions`.
+pub(crate) async fn initialize_as(
+    connection: &mut Connection,
+    version: &str,
+    client_id: &str,
+    subscriptions: &[&str],
+) -> Result<()> {
     let params = json!({
         "channel": ROOT,
-        "protocolVersions": ["1.0.0"],
+        "protocolVersions": [version],
         "clientId": client_id,
         "initialSubscriptions": subscriptions,
     });

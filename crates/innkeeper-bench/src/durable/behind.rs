@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
 use innkeeper_host::{
     Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, TurnInput, async_trait, http,

@@ -70,6 +70,16 @@ impl RoundFigures {
         })
     }
 
+    /// Returns the CPU time of the server for one delivery, in microseconds.
+    pub(crate) fn cpu_per_delivery_us(&self) -> f64 {
+        self.cpu_per_delivery_us
+    }
+
+    /// Returns the throughput.
+    pub(crate) fn deliveries_per_second(&self) -> f64 {
+        self.deliveries_per_second
+    }
+
     /// Returns the median of every figure.
     fn medians(rounds: &[Self]) -> Option<Self> {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));

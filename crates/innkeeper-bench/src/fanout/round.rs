@@ -34,6 +34,8 @@ pub(crate) struct Load {
     pub(crate) clients: usize,
     /// The `maxLatencyMs` that clients of the host ask for.
     pub(crate) max_latency_ms: u64,
+    /// The version of the protocol that clients of the host speak, except for the first, which starts the turns.
+    pub(crate) version: &'static str,
     /// The turn before the measurement.
     pub(crate) warm_up: StreamPlan,
     /// The measured turn.
@@ -94,7 +96,7 @@ async fn measure(server: &mut ServerProcess, target: Target<'_>, load: &Load) ->
         clients.push(connection.with_context(|| format!("client {index} cannot connect"))?);
     }
     let source = match target {
-        Target::Host(_) => Source::Chat(join_chat(&mut clients, load.max_latency_ms).await?),
+        Target::Host(_) => Source::Chat(join_chat(&mut clients, load).await?),
         Target::Raw(frame) => Source::Frames(frame),
     };
     let (_, clients) = stream(server, &source, clients, &load.warm_up)
@@ -104,15 +106,22 @@ async fn measure(server: &mut ServerProcess, target: Target<'_>, load: &Load) ->
     Ok(outcome)
 }
 
-async fn join_chat(clients: &mut [Connection], max_latency_ms: u64) -> Result<String> {
+async fn join_chat(clients: &mut [Connection], load: &Load) -> Result<String> {
     let mut chat = String::new();
     for (index, client) in clients.iter_mut().enumerate() {
-        host_session::initialize(client, &format!("bench-{index}"), &[]).await?;
+        let name = format!("bench-{index}");
         if index == 0 {
+            host_session::initialize(client, &name, &[]).await?;
             host_session::create_session(client).await?;
             chat = host_session::subscribe_session(client).await?;
+        } else {
+            host_session::initialize_as(client, load.version, &name, &[]).await?;
         }
-        host_session::subscribe_chat(client, &chat, max_latency_ms).await?;
+        let channel = match index {
+            0 => &chat,
+            _ => host_session::channel_of_chat(load.version, &chat),
+        };
+        host_session::subscribe_chat(client, channel, load.max_latency_ms).await?;
     }
     Ok(chat)
 }

@@ -15,7 +15,7 @@ use crate::report::stats::nanos;
 /// The name of the MCP server.
 const SERVER: &str = "bench";
 /// The longest that anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Writes a plugin with the MCP server, and returns the configuration that names the plugin. A configured plugin is
@@ -45,7 +45,7 @@ impl CallingClient {
         let session = format!("ahp-session:/guest-{number}");
         let create = json!({ "channel": session, "provider": "tour" });
         connection.request("createSession", create).await?;
-        let chat = timeout(PATIENCE, ready(&mut connection, &session))
+        let chat = timeout(TIMEOUT, ready(&mut connection, &session))
             .await
             .context("the server of the session did not become ready")??;
         subscribe_chat(&mut connection, &chat, 0).await?;
@@ -77,7 +77,7 @@ impl CallingClient {
                 is_over |= has(text, b"\"chat/turnComplete\"");
                 Ok(())
             });
-            timeout(PATIENCE, reading)
+            timeout(TIMEOUT, reading)
                 .await
                 .context("the turn did not end in time")??;
         }

@@ -11,7 +11,7 @@ use crate::{client::host_session::ROOT, client::websocket::Connection};
 
 /// How long anything may take. Far above what it takes on a busy machine, so that only a host that
 /// hangs is reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client with an identity that it keeps over reconnects.
 pub(crate) struct SoakClient {
@@ -98,7 +98,7 @@ impl SoakClient {
     /// Sends a request and reads until it is answered, mirroring what comes before the answer.
     pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let id = self.connection()?.send_request(method, params).await?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let mut message = self.next_message(deadline).await.with_context(|| method.to_owned())?;
             if message.get("id").and_then(Value::as_u64) != Some(id) {
@@ -114,7 +114,7 @@ impl SoakClient {
 
     /// Reads until the mirror shows something.
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Mirror) -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !is_so(&self.mirror) {
             let message = self
                 .next_message(deadline)
@@ -139,7 +139,7 @@ impl SoakClient {
     async fn next_message(&mut self, deadline: Instant) -> Result<Value> {
         timeout_at(deadline, self.connection()?.next_message())
             .await
-            .with_context(|| format!("it did not come within {} s", PATIENCE.as_secs()))?
+            .with_context(|| format!("it did not come within {} s", TIMEOUT.as_secs()))?
     }
 
     fn take(&mut self, message: &Value) -> Result<()> {

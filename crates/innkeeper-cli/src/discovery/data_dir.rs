@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_at_a_time_and_the_second_hears_who() {
+    fn one_owner_at_a_time_and_the_second_gets_its_process_id() {
         let root = tempfile::tempdir().unwrap();
         let dir = DataDir::prepare(root.path()).unwrap();
         assert!(!dir.is_owned());

@@ -90,7 +90,7 @@ mod tests {
         add(&mut whole, read("one, ", ContentEncoding::Utf8), false);
         add(&mut whole, read("two", ContentEncoding::Utf8), true);
         assert_eq!(whole, [text("other"), text("one, two")]);
-        whole.push(text("[a picture]"));
+        whole.push(text("[an image]"));
         add(&mut whole, read("AAAA", ContentEncoding::Base64), false);
         assert!(matches!(whole.last(), Some(ToolResultContent::EmbeddedResource(_))));
         assert_eq!(whole.len(), 3);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cus25_an_agent_of_a_plugin_is_called_by_the_name_that_the_plugin_has_not_the_one_it_shows() {
+    fn cus25_an_agent_of_a_plugin_is_called_by_the_plugins_name() {
         let agent = |uri: &str| json!({ "type": "agent", "id": uri, "uri": uri, "name": "reviewer" });
         let plugin = |id: &str, name: &str, meta: Value| {
             json!({

@@ -27,7 +27,7 @@ pub struct AgentProfile {
     pub tools: Vec<ToolInfo>,
     /// The sections of its system prompt, in their order (SMT-11).
     pub sections: Vec<Section>,
-    /// How to get it a token that it lacks, as the part of a sentence.
+    /// Sign-in hint, a clause.
     pub sign_in_hint: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl Setting {
 /// Kind of value that a setting takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SettingKind {
-    /// Words.
+    /// A string.
     Text,
     /// A number.
     Number,
@@ -117,9 +117,9 @@ pub enum SettingKind {
     Search(Vec<Choice>),
     /// Several strings.
     TextList {
-        /// Fewest.
+        /// Minimum items.
         min: Option<u32>,
-        /// Most.
+        /// Maximum items.
         max: Option<u32>,
     },
 }

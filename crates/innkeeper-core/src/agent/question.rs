@@ -41,7 +41,7 @@ pub enum QuestionKind {
         default: Option<String>,
         /// Fewest characters.
         min: Option<u32>,
-        /// Most characters.
+        /// Maximum characters.
         max: Option<u32>,
     },
     /// A number.

@@ -87,7 +87,7 @@ impl Host {
         }
     }
 
-    /// Publishes the agents again if what every session gets was switched on or off since.
+    /// Publishes the agents again if the enablement of a host-wide customization changed.
     pub(crate) fn publish_agents(&mut self, cx: &mut Cx<'_>) {
         let agents = self.shown_agents(&self.agents.profiles);
         if self.root.state().agents != agents {
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    /// The agents as clients see them, with what was decided for everywhere about what every session gets (CUS-10).
+    /// The published agents, with global enablement applied to host-wide customizations (CUS-10).
     pub(crate) fn shown_agents(&self, profiles: &[AgentProfile]) -> Vec<AgentInfo> {
         let agents = profiles.iter().map(|agent| {
             let mut info = agent.info.clone();
@@ -212,5 +212,58 @@ impl Host {
             let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
             self.commit(cx, session_id, action, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::Section;
+
+    fn agent(provider: &str, section: &str) -> AgentProfile {
+        let info = json!({ "provider": provider, "displayName": "", "description": "", "models": [] });
+        let info: AgentInfo = serde_json::from_value(info).expect("an agent");
+        let section = Section {
+            id: section.to_owned(),
+            label: section.to_owned(),
+            description: None,
+            restricted: true,
+        };
+        AgentProfile {
+            sections: vec![section],
+            ..AgentProfile::from(info)
+        }
+    }
+
+    #[test]
+    fn the_catalogue_is_the_one_of_the_agents() {
+        let registry = AgentRegistry::new(vec![agent("a", "tone"), agent("b", "rules")], None);
+        assert!(registry.catalogue().is_restricted("a", "tone", None));
+        assert!(registry.catalogue().is_restricted("b", "rules", None));
+        assert!(
+            !registry.catalogue().is_restricted("a", "rules", None),
+            "a section of another agent"
+        );
+
+        let registry = AgentRegistry::new(vec![agent("b", "rules")], Some(&["tone".to_owned()]));
+        assert!(
+            !registry.catalogue().is_restricted("b", "rules", None),
+            "the host's own list replaces the agent's"
+        );
+        assert!(
+            !registry.catalogue().is_restricted("a", "tone", None),
+            "the agent is gone"
+        );
+    }
+
+    #[test]
+    fn agents_are_found_by_provider_and_keep_their_order() {
+        let registry = AgentRegistry::new(vec![agent("b", "x"), agent("a", "x")], None);
+        let providers = registry.profiles().iter().map(|agent| agent.info.provider.as_str());
+        assert_eq!(providers.collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(registry.find("a").map(|agent| agent.info.provider.as_str()), Some("a"));
+        assert!(registry.find("c").is_none());
     }
 }

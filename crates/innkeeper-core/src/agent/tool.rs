@@ -22,7 +22,7 @@ pub enum ToolStep {
     Content(Vec<ToolContent>),
     /// An MCP server needs the user to sign in before it continues (TOOL-15).
     AuthRequired(AuthRequirement),
-    /// It got what it wanted.
+    /// The sign-in succeeded.
     AuthResolved,
     /// The call is over.
     Done {

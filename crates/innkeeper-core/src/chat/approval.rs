@@ -43,7 +43,7 @@ pub(crate) const WORKSPACE: &str = "workspaceApprovedTools";
 /// The setting with the rules of all sessions.
 pub(crate) const EVERYWHERE: &str = "everywhereApprovedTools";
 
-/// Most rules of one list.
+/// Maximum rules of one list.
 const MAX_RULES: u32 = 200;
 
 /// Key in the `_meta` of a call: the rule that approved it, and the rule that was remembered.
@@ -51,7 +51,7 @@ pub(crate) const APPROVAL: &str = "innkeeper.approval";
 /// Key in the `_meta` of a session: the approvals of earlier versions that were dropped.
 const DROPPED: &str = "innkeeper.droppedApprovals";
 
-/// Most workspaces whose approvals are remembered; beyond it, one that no session works in is
+/// Maximum workspaces whose approvals are remembered; beyond it, one that no session works in is
 /// forgotten.
 const MAX_WORKSPACES: usize = 4096;
 
@@ -78,6 +78,25 @@ impl Approvals {
 
     pub(crate) fn outdated(&self) -> &WorkspaceApprovals {
         &self.outdated
+    }
+
+    /// Replaces the rules of a workspace. A workspace without rules has no entry.
+    fn set_workspace(&mut self, directory: &str, rules: BTreeSet<String>) {
+        match rules.is_empty() {
+            true => self.workspaces.remove(directory),
+            false => self.workspaces.insert(directory.to_owned(), rules),
+        };
+    }
+
+    /// Drops the rules of one workspace beyond [`MAX_WORKSPACES`] that no session uses.
+    fn drop_unused_workspace(&mut self, used: &BTreeSet<String>) {
+        if self.workspaces.len() <= MAX_WORKSPACES {
+            return;
+        }
+        let unused = self.workspaces.keys().find(|directory| !used.contains(*directory));
+        if let Some(unused) = unused.cloned() {
+            self.workspaces.remove(&unused);
+        }
     }
 }
 
@@ -207,11 +226,8 @@ impl Host {
         match target {
             Rules::Session(session) => self.set_session_value(cx, *session, SESSION, json!(rules)),
             Rules::Workspace(directory) => {
-                match rules.is_empty() {
-                    true => self.approvals.workspaces.remove(directory),
-                    false => self.approvals.workspaces.insert(directory.clone(), rules),
-                };
-                self.forget_unused_workspace();
+                self.approvals.set_workspace(directory, rules);
+                self.drop_unused_workspace();
                 self.publish_shared(cx);
             }
             Rules::Everywhere => {
@@ -337,9 +353,7 @@ impl Host {
         for (directory, approved) in workspaces {
             let (rules, dropped): (BTreeSet<String>, BTreeSet<String>) =
                 approved.into_iter().partition(|text| Rule::parse(text).is_ok());
-            if !rules.is_empty() {
-                self.approvals.workspaces.insert(directory.clone(), rules);
-            }
+            self.approvals.set_workspace(&directory, rules);
             if !dropped.is_empty() {
                 let names: Vec<&str> = dropped.iter().map(String::as_str).collect();
                 warnings.push(format!(
@@ -353,18 +367,11 @@ impl Host {
         }
     }
 
-    fn forget_unused_workspace(&mut self) {
-        if self.approvals.workspaces.len() <= MAX_WORKSPACES {
-            return;
-        }
-        let used: BTreeSet<&str> = self.sessions.values().filter_map(workspace).collect();
-        let unused = self
-            .approvals
-            .workspaces
-            .keys()
-            .find(|directory| !used.contains(directory.as_str()));
-        if let Some(unused) = unused.cloned() {
-            self.approvals.workspaces.remove(&unused);
+    fn drop_unused_workspace(&mut self) {
+        if self.approvals.workspaces.len() > MAX_WORKSPACES {
+            let used = self.sessions.values().filter_map(workspace).map(str::to_owned);
+            let used: BTreeSet<String> = used.collect();
+            self.approvals.drop_unused_workspace(&used);
         }
     }
 
@@ -482,4 +489,43 @@ fn listed(session: &Session, setting: &str) -> BTreeSet<String> {
 fn texts(list: &Value) -> BTreeSet<String> {
     let list = list.as_array().into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(texts: &[&str]) -> BTreeSet<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_workspace_without_rules_has_no_entry() {
+        let mut approvals = Approvals::default();
+        approvals.set_workspace("file:///w", rules(&["edit(src/)"]));
+        assert_eq!(approvals.workspaces()["file:///w"], rules(&["edit(src/)"]));
+        approvals.set_workspace("file:///w", rules(&[]));
+        assert!(approvals.workspaces().is_empty());
+    }
+
+    #[test]
+    fn workspaces_are_bounded_and_used_ones_stay() {
+        let mut approvals = Approvals::default();
+        let directory = |number: usize| format!("file:///{number:05}");
+        for number in 0..MAX_WORKSPACES {
+            approvals.set_workspace(&directory(number), rules(&["run"]));
+        }
+        approvals.drop_unused_workspace(&BTreeSet::new());
+        assert_eq!(
+            approvals.workspaces().len(),
+            MAX_WORKSPACES,
+            "the limit itself is allowed"
+        );
+
+        approvals.set_workspace(&directory(MAX_WORKSPACES), rules(&["run"]));
+        approvals.drop_unused_workspace(&BTreeSet::from([directory(0)]));
+        assert_eq!(approvals.workspaces().len(), MAX_WORKSPACES);
+        assert!(approvals.workspaces().contains_key(&directory(0)), "a session uses it");
+        assert!(!approvals.workspaces().contains_key(&directory(1)));
+    }
 }

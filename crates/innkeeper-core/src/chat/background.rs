@@ -7,7 +7,7 @@ use crate::agent::BackgroundChange;
 use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
-/// Most entries of one chat.
+/// Maximum entries of one chat.
 const MAX_ENTRIES: usize = 1000;
 
 impl Host {

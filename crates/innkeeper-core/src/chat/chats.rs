@@ -86,7 +86,7 @@ impl Chats {
             parent: None,
             detached: false,
             offers: HashMap::new(),
-            heard_ms: now_ms,
+            last_event_ms: now_ms,
             before_silence: None,
             held: None,
         });
@@ -106,7 +106,7 @@ pub struct Chat {
     /// The chat whose tool call started this one; it is moved and removed together with that chat.
     pub parent: Option<ChannelId>,
     /// Context of a side chat, in case its agent has to be opened again.
-    pub aside: SideChatContext,
+    pub side_context: SideChatContext,
     /// Writers of pending messages, by message id; their tools are preferred (ACT-05).
     pub writers: HashMap<String, ClientId>,
     /// Whether the watchdog has a timer for it.
@@ -122,7 +122,7 @@ pub struct Chat {
     /// Memory that its agent gets when it is opened again.
     pub memory: Option<Arc<Value>>,
     /// Whether the latest turn ended before its agent got it, for example without a token.
-    pub unheard: bool,
+    pub undelivered: bool,
 }
 
 /// Context of a side chat (CHT-06).
@@ -154,7 +154,7 @@ pub struct Run {
     /// The options of calls that wait for a decision, by the id of the call.
     pub(crate) offers: HashMap<String, Offered>,
     /// The time of the agent's last event.
-    pub heard_ms: u64,
+    pub last_event_ms: u64,
     /// The chat's activity before the watchdog replaced it.
     pub before_silence: Option<Option<String>>,
     /// Whether the run waits for MCP servers before its agent gets it (MCP-03).
@@ -181,19 +181,19 @@ impl Chat {
             model,
             run: None,
             parent: None,
-            aside: SideChatContext::default(),
+            side_context: SideChatContext::default(),
             writers: HashMap::new(),
             is_watched: false,
             titled_by: if has_name {
                 TitleSource::Message
             } else {
-                TitleSource::Nobody
+                TitleSource::None
             },
             can_resume: false,
             is_open: false,
             rows: (Seq(0), 0),
             memory: None,
-            unheard: false,
+            undelivered: false,
         }
     }
 }

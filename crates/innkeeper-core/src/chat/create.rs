@@ -17,8 +17,8 @@ use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
 use crate::protocol::uri;
-use crate::session::Session;
 use crate::session::create::new_chat;
+use crate::session::{Session, choice};
 
 /// The id of a first message that waits for its session.
 const INITIAL: &str = "initial";
@@ -32,7 +32,7 @@ struct NewChat {
 impl Host {
     pub(crate) fn create_chat(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateChat) {
         let author = self.conns.client(conn).cloned();
-        let result = match self.plan_chat(cx, create) {
+        let result = match self.plan_chat(cx, conn, create) {
             Ok(Some(new)) => {
                 let chat_id = self.join_session(cx, new.chat);
                 // Without a token, the first turn fails with an instruction, and the chat is opened once there is a
@@ -52,13 +52,14 @@ impl Host {
     }
 
     /// Checks all of a request; `None` when the chat is there already and nothing else was asked.
-    fn plan_chat(&self, cx: &Cx<'_>, create: CreateChat) -> Result<Option<NewChat>, RpcError> {
+    fn plan_chat(&self, cx: &Cx<'_>, conn: ConnId, create: CreateChat) -> Result<Option<NewChat>, RpcError> {
         let session_id = self.channels.find(&create.channel);
         let Some((session_id, session)) = session_id.and_then(|id| Some((id, self.sessions.get(&id)?))) else {
             return Err(RpcError::session_not_found(&create.channel));
         };
         uri::check(&create.chat).map_err(|problem| RpcError::invalid_params("chat", problem))?;
-        if session.is_default(&create.chat) && create.initial_message.is_none() && create.source.is_none() {
+        let asks_for_more = create.initial_message.is_some() || create.source.is_some() || !create.choices.is_empty();
+        if session.is_default(&create.chat) && !asks_for_more {
             return Ok(None); // CHT-02
         }
         if self.channels.find(&create.chat).is_some() {
@@ -70,11 +71,15 @@ impl Host {
         }
         uri::check_new_chat(&create.chat).map_err(|problem| RpcError::invalid_params("chat", problem))?;
         let agent = self.check_session(session)?;
+        for choice in &create.choices {
+            choice::check(agent, choice).map_err(|problem| RpcError::new(code::INVALID_PARAMS, problem))?;
+        }
         let now = cx.now.rfc3339();
         let mut state = new_chat(&create.chat, UNTITLED_CHAT, &now, ChatOrigin::User);
         // Every chat but the default chat can be moved (SES-11).
         state.movable = Some(true);
-        let mut aside = SideChatContext::default();
+        state.meta = choice::meta_of(&create.choices);
+        let mut side_context = SideChatContext::default();
         let mut forked = None;
         match create.source {
             Some(ChatSource::Fork(fork)) => {
@@ -91,7 +96,7 @@ impl Host {
             }
             Some(ChatSource::SideChat(side)) => {
                 let source = self.source(session_id, &side.chat)?;
-                aside = self.aside(agent, source, &side)?;
+                side_context = self.side_context(agent, source, &side)?;
                 state.working_directories = check_subset(session, create.working_directories)?;
                 state.origin = Some(ChatOrigin::SideChat {
                     chat: side.chat,
@@ -111,9 +116,10 @@ impl Host {
             None => ChatModel::new(state),
         };
         let mut chat = Chat::new(session_id, model);
-        chat.aside = aside;
+        chat.side_context = side_context;
         let mut first = create.initial_message;
         if let Some(message) = &mut first {
+            self.add_choice_of(conn, &chat, message);
             self.check_message(&chat, message)
                 .and_then(|()| self.pin_attachments(message))
                 .map_err(|problem| {
@@ -162,7 +168,12 @@ impl Host {
     }
 
     /// Returns the context of a side chat: the present turns of the source through the named turn (CHT-06, CHT-07).
-    fn aside(&self, agent: &AgentProfile, source: &Chat, side: &SideChatSource) -> Result<SideChatContext, RpcError> {
+    fn side_context(
+        &self,
+        agent: &AgentProfile,
+        source: &Chat,
+        side: &SideChatSource,
+    ) -> Result<SideChatContext, RpcError> {
         if capability(agent).and_then(|chats| chats.side_chat) != Some(true) {
             let problem = format!("{} has no side chats", agent.info.display_name);
             return Err(RpcError::invalid_params("source.kind", problem));

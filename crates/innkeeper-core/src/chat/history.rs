@@ -7,13 +7,13 @@
 mod attachment;
 mod needed;
 mod page;
-mod past;
 mod steering;
+mod transcript;
 mod truncate;
 mod turns;
 mod window;
 
-pub use past::{REFUSED, past_turn, was_heard};
-pub(crate) use past::{context_range, past_turns, past_turns_in, unfinished_turn};
 pub(crate) use steering::{steering_part, words_of};
+pub use transcript::{REFUSED, past_turn, was_heard};
+pub(crate) use transcript::{context_range, past_turns, past_turns_in, unfinished_turn};
 pub use turns::History;

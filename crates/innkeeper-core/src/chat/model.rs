@@ -21,7 +21,7 @@ use ahp_types::state::{
 
 use crate::chat::history::History;
 use crate::core::json_bytes;
-use crate::protocol::snapshot::{State, Window};
+use crate::protocol::snapshot::{State, VisibleChat, Window};
 
 mod turns;
 
@@ -95,6 +95,15 @@ impl ChatModel {
     /// Captures the state in constant time.
     pub fn snapshot(&self, window: Window) -> State {
         State::Chat(Arc::clone(&self.head), Arc::clone(&self.history), window)
+    }
+
+    /// The same, for a session that shows the chat.
+    pub(crate) fn shown(&self, window: Window) -> VisibleChat {
+        VisibleChat {
+            head: Arc::clone(&self.head),
+            history: Arc::clone(&self.history),
+            window,
+        }
     }
 
     /// Roughly how many bytes a snapshot takes that shows only part of the turns.

@@ -149,7 +149,7 @@ impl Host {
         }
         let head = chat.model.head();
         let titled = head.title != UNTITLED_CHAT;
-        let named = if titled { chat.titled_by } else { TitleSource::Nobody };
+        let named = if titled { chat.titled_by } else { TitleSource::None };
         // Approvals of one session do not hold in another.
         let mut config = from.state.config.clone();
         if let Some(config) = &mut config {
@@ -176,7 +176,7 @@ impl Host {
         };
         let settings = Arc::clone(&from.settings);
         // Customizations that were disabled stay disabled after the move.
-        let decisions = Arc::clone(&from.customizing.decisions);
+        let decisions = Arc::clone(&from.customization.decisions);
         // Numbers only grow and clients cannot choose such names, so no session ever had this one.
         let uri = (self.log.seq().0..)
             .map(|n| format!("{}{n}", uri::MOVED_SESSIONS))
@@ -185,7 +185,7 @@ impl Host {
         let session_id = self.add_channel(&uri, ChannelKind::Session);
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
-        session.customizing = CustomizationState::with(decisions);
+        session.customization = CustomizationState::with(decisions);
         session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
         self.sessions.insert(session_id, session);
         self.sessions.add_listed();

@@ -17,7 +17,7 @@ use crate::protocol::uri;
 use crate::session::create::new_chat;
 
 /// The id of a subagent's only turn.
-const TURN: &str = "worker";
+const TURN: &str = "subagent";
 
 impl Host {
     /// Starts a subagent for a tool call (CHT-12), or replies to the agent with the error.
@@ -74,9 +74,8 @@ impl Host {
         let session_id = above.session;
         let session_uri = &self.sessions.get(&session_id)?.uri;
         let author = above.run.as_ref().and_then(|run| run.author.clone());
-        // Agents choose the ids of calls, so the URI contains the key of the run, which is never repeated.
-        let name = format!("{}.{}", spawn.call, parent.1.0);
-        let subagent_uri = uri::subagent_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
+        // Agents choose the ids of calls and may repeat them, also in another chat of the session.
+        let subagent_uri = uri::subagent_chat(session_uri, &spawn.call, |uri| self.channels.find(uri).is_none());
         let title = subagent_title(&spawn, self.config.max_title_bytes);
         let origin = ChatOrigin::Tool {
             chat: above.model.head().resource.clone(),

@@ -31,7 +31,7 @@ impl Host {
         };
         let yields = |to: TitleSource| to < namer || (to == TitleSource::Agent && namer == TitleSource::Agent);
         let is_default = session.is_default(&chat.model.head().resource);
-        let names_session = yields(session.titled_by) && (is_default || session.titled_by == TitleSource::Nobody);
+        let names_session = yields(session.titled_by) && (is_default || session.titled_by == TitleSource::None);
         let names_chat = yields(chat.titled_by);
         if names_chat {
             chat.titled_by = namer;

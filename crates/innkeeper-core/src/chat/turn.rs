@@ -19,7 +19,7 @@ use crate::chat::chats::{OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
 use crate::core::{Cx, Host, never};
-use crate::customization::switched_off;
+use crate::customization::disabled_ids;
 use crate::dispatch::elapsed;
 use crate::effect::{AgentCommand, TurnInfo, TurnStart};
 use crate::ids::{ChannelId, ClientId, TurnKey};
@@ -35,9 +35,9 @@ impl Host {
     /// Hands the active turn to the agent.
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
         // An agent that never got a turn cannot resume it: for that agent the turn is new.
-        let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
+        let undelivered = self.chats.get(&chat_id).is_some_and(|chat| chat.undelivered);
         self.follow_subscribed(cx, chat_id);
-        let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
+        let Some(start) = self.turn_start(cx, chat_id, resume && !undelivered, author) else {
             return never!("a run starts in a chat with an active turn");
         };
         let Some(key) = self.add_run(cx, chat_id, author) else {
@@ -48,13 +48,13 @@ impl Host {
         }
         if let Some(gone) = self.missing_custom_agent(chat_id) {
             if let Some(chat) = self.chats.get_mut(&chat_id) {
-                chat.unheard |= !resume;
+                chat.undelivered |= !resume;
             }
             return self.fail_run(cx, chat_id, gone, resume);
         }
         if let Some(unsigned) = self.ask_to_sign_in(cx, chat_id, author) {
             if let Some(chat) = self.chats.get_mut(&chat_id) {
-                chat.unheard |= !resume;
+                chat.undelivered |= !resume;
             }
             return self.fail_run(cx, chat_id, unsigned, true);
         }
@@ -64,10 +64,10 @@ impl Host {
             self.open_chat(cx, chat_id, author);
         }
         if let Some(chat) = self.chats.get_mut(&chat_id) {
-            chat.unheard = false;
+            chat.undelivered = false;
         }
         // A turn for an app needs no server but the one that it has.
-        if start.app_request.is_none() && self.hold_for_servers(cx, chat_id, resume && !unheard) {
+        if start.app_request.is_none() && self.hold_for_servers(cx, chat_id, resume && !undelivered) {
             return;
         }
         cx.emit(AgentCommand::StartTurn {
@@ -128,7 +128,7 @@ impl Host {
             asked_by: author.cloned(),
             calls_before: crate::chat::tool_call::wire::calls(&turn.response_parts),
             credentials: self.credentials_for(cx.now, session, author),
-            switched_off: switched_off(session),
+            disabled_ids: disabled_ids(session),
             app_request: app_request(&turn.message).map(str::to_owned),
         })
     }
@@ -151,6 +151,7 @@ impl Host {
     /// Consequences of the end of a run.
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
         self.end_subagents(cx, chat_id, run.key);
+        self.apply_waiting_choices(cx, chat_id);
         let Some((parent, key)) = run.parent else {
             return self.refresh_repository(cx, chat_id);
         };
@@ -158,7 +159,7 @@ impl Host {
             self.unlist_subagent(cx, parent, chat_id);
         } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key == key) {
             // The watchdog's time of the parent's agent starts here, however long the subagent took.
-            waiting.heard_ms = cx.now.mono_ms;
+            waiting.last_event_ms = cx.now.mono_ms;
         }
     }
 
@@ -239,6 +240,7 @@ impl Host {
             AgentEvent::Spawn(spawn) => self.spawn_subagent(cx, chat_id, turn, *spawn),
             AgentEvent::Remember(memory) => self.remember_for(chat_id, *memory),
             AgentEvent::TokenRefused { resource, token } => self.token_refused(cx, chat_id, &resource, &token),
+            AgentEvent::Annotate(written) => self.annotate(cx, chat_id, *written),
             AgentEvent::Alive => {}
         }
     }
@@ -319,7 +321,7 @@ impl Host {
             // An earlier step of the same input ended the run.
             return;
         };
-        run.heard_ms = cx.now.mono_ms;
+        run.last_event_ms = cx.now.mono_ms;
         cx.emit(AgentCommand::Reply {
             chat,
             turn,

@@ -29,7 +29,7 @@ impl Host {
         let Some(run) = self.run_mut(chat_id) else {
             return never!("the events of an agent have a run");
         };
-        run.heard_ms = cx.now.mono_ms;
+        run.last_event_ms = cx.now.mono_ms;
         if let Some(activity) = run.before_silence.take() {
             let action = ChatActivityChangedAction { activity };
             self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
@@ -56,9 +56,9 @@ impl Host {
             return;
         };
         if waits_for_users || waits_for_subagent {
-            run.heard_ms = now;
+            run.last_event_ms = now;
         }
-        let silent_ms = now.saturating_sub(run.heard_ms);
+        let silent_ms = now.saturating_sub(run.last_event_ms);
         if limit > 0 && silent_ms >= limit {
             let message = format!(
                 "the agent has said nothing for {}, so the host ended the turn; send the message again, or see the host's log",
@@ -66,8 +66,8 @@ impl Host {
             );
             return self.stop_failed(cx, chat_id, Failure::new("agentSilent", message));
         }
-        let heard_ms = run.heard_ms;
-        let mut next = heard_ms.saturating_add(if limit > 0 { limit } else { u64::MAX });
+        let last_event_ms = run.last_event_ms;
+        let mut next = last_event_ms.saturating_add(if limit > 0 { limit } else { u64::MAX });
         if notice > 0 && silent_ms >= notice {
             if run.before_silence.is_none() {
                 run.before_silence = Some(activity);
@@ -77,7 +77,7 @@ impl Host {
             self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             next = next.min(now.saturating_add(notice));
         } else if notice > 0 {
-            next = next.min(heard_ms.saturating_add(notice));
+            next = next.min(last_event_ms.saturating_add(notice));
         }
         if let Some(chat) = self.chats.get_mut(&chat_id)
             && next < u64::MAX

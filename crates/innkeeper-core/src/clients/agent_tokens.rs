@@ -50,7 +50,7 @@ impl Tokens {
         }
     }
 
-    /// Drops what is no longer good, and says what it was for.
+    /// Removes expired tokens and returns their resources.
     pub(crate) fn expire(&mut self, client: &ClientId, now_ms: u64) -> Vec<String> {
         let mut expired = Vec::new();
         for (resource, token) in self.of.get_mut(client).into_iter().flatten() {

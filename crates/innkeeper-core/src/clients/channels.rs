@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ConnId, IdMap, Seq};
 use crate::protocol::action_table::ChannelKind;
-use crate::protocol::dialect::{Dialect, ProtocolVersion};
+use crate::protocol::dialect::{Dialect, Version};
 
 /// One state channel.
 #[derive(Debug)]
@@ -43,8 +43,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// From where on a reader of either state can be helped with a replay: if they hold different
-    /// states, from nowhere.
+    /// First sequence number from which either subscription can be replayed; `MAX` if their states differ.
     pub fn latest_start(&self, other: &Self) -> Seq {
         if self.dialect.has_state_of(other.dialect) {
             self.base.latest_start(&other.base)
@@ -66,8 +65,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// From where on a reader of either state can be helped with a replay: if they hold different
-    /// turns, from nowhere.
+    /// First sequence number from which either state can be replayed; `MAX` if their turns differ.
     pub fn latest_start(&self, other: &Self) -> Seq {
         if self.unloaded == other.unloaded {
             self.started.max(other.started)
@@ -244,31 +242,27 @@ impl Channel {
         self.subscribers.iter().position(|subscriber| subscriber.conn == conn)
     }
 
-    /// The audience of an action, limited to those whose version knows it (NEG-07).
-    pub fn audience(&mut self, since: ProtocolVersion) -> Arc<[Subscriber]> {
-        if self
-            .subscribers
-            .iter()
-            .any(|subscriber| !subscriber.dialect.knows(since))
-        {
-            return self
-                .subscribers
-                .iter()
-                .filter(|subscriber| subscriber.dialect.knows(since))
-                .copied()
-                .collect();
-        }
+    /// The audience of an action. The writers of connections translate it for older versions, or withhold it there
+    /// (NEG-07).
+    pub fn audience(&mut self) -> Arc<[Subscriber]> {
         let subscribers = &self.subscribers;
         Arc::clone(self.shared.get_or_insert_with(|| subscribers.as_slice().into()))
     }
 
-    /// The audience that speaks exactly this version of the protocol.
-    pub fn audience_of(&self, version: ProtocolVersion) -> Arc<[Subscriber]> {
+    /// The part of the audience whose version has a property.
+    pub fn audience_with(&self, has: impl Fn(Version) -> bool) -> Arc<[Subscriber]> {
         self.subscribers
             .iter()
-            .filter(|subscriber| subscriber.dialect.version == version)
+            .filter(|subscriber| has(subscriber.dialect.version))
             .copied()
             .collect()
+    }
+
+    /// Whether a subscriber speaks a version older than this one.
+    pub fn has_older_than(&self, version: Version) -> bool {
+        self.subscribers
+            .iter()
+            .any(|subscriber| subscriber.dialect.version < version)
     }
 }
 
@@ -336,10 +330,10 @@ mod tests {
         let mut channels = Channels::default();
         let channel = one_channel(&mut channels);
         channel.subscribe(subscriber(1), Seq(1), None);
-        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 1);
+        assert_eq!(channel.audience().len(), 1);
         channel.subscribe(subscriber(2), Seq(1), None);
-        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 2);
+        assert_eq!(channel.audience().len(), 2);
         channel.unsubscribe(subscriber(1).conn);
-        assert_eq!(channel.audience(ProtocolVersion::default()).len(), 1);
+        assert_eq!(channel.audience().len(), 1);
     }
 }

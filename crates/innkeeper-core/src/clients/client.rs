@@ -112,6 +112,10 @@ pub struct Conn {
     pub phase: Phase,
     /// The channels it is subscribed to.
     pub subscriptions: HashSet<ChannelId>,
+    /// The name under which it subscribed to the root channel, if that is an older one.
+    pub root_name: Option<Arc<str>>,
+    /// The chat that each of its sessions shows, for a client to which a session and its chat are one channel.
+    pub shown_chats: HashMap<ChannelId, ChannelId>,
     /// Inputs that wait for the store.
     pub(crate) deferred: DeferredInputs,
 }

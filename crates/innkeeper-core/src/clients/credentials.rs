@@ -13,7 +13,6 @@ use crate::clients::client::Presence;
 use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::Delivery;
 use crate::ids::{ChannelId, ClientId};
-use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::protocol::uri;
 use crate::session::Session;
@@ -128,7 +127,7 @@ impl Host {
             let agent = session.and_then(|session| self.agent_of(session));
             agent.is_some_and(|agent| agent.restores_history)
         };
-        !chat.is_open || (chat.unheard && restores())
+        !chat.is_open || (chat.undelivered && restores())
     }
 
     /// The metadata of a resource that an agent wants tokens for (AUTH-04).
@@ -159,16 +158,13 @@ impl Host {
         resource: &ProtectedResourceMetadata,
         reason: &AuthRequiredReason,
     ) {
-        let Some(session) = self.channels.get(session_id) else {
+        let Some(session) = self.channels.get_mut(session_id) else {
             return never!("the channel exists");
         };
         let message = auth_required(&session.uri, resource, reason);
-        for version in ProtocolVersion::ALL {
-            let to = session.audience_of(version);
-            if !to.is_empty() {
-                let message = message.clone();
-                cx.emit(Delivery::Notify { to, message });
-            }
+        let to = session.audience();
+        if !to.is_empty() {
+            cx.emit(Delivery::Notify { to, message });
         }
         if let Some(author) = author.filter(|author| !self.client_listens(author, session_id)) {
             self.notify_client_of_auth(cx, author, resource, reason);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ahp_types::version::negotiate_protocol_version;
-use serde_json::json;
+use innkeeper_dialects::{Chosen, negotiate};
+use serde_json::{Value, json};
 
 use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
 use crate::core::{Cx, Host, ROOT, Timer};
@@ -13,19 +13,15 @@ use crate::protocol::dialect::Dialect;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::Outgoing;
 use crate::protocol::request::{Initialize, Reconnect, RequestId};
-use crate::protocol::snapshot::{Answer, AnswerBody, Snapshot, Window};
+use crate::protocol::snapshot::{AnswerBody, RpcAnswer, Snapshot, Window};
 use crate::protocol::uri;
 
 impl Host {
     pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
-        let version = match negotiate_protocol_version(&initialize.protocol_versions) {
-            Ok(Some(version)) => version.to_owned(),
+        let Chosen { version, shown } = match negotiate(&initialize.offer) {
+            Ok(Some(chosen)) => chosen,
             Ok(None) => {
-                cx.answer(
-                    conn,
-                    id,
-                    Err(RpcError::unsupported_version(&initialize.protocol_versions)),
-                );
+                cx.answer(conn, id, Err(RpcError::unsupported_version(&initialize.offer)));
                 cx.emit(Delivery::Close {
                     conn,
                     reason: CloseReason::UnsupportedVersion,
@@ -36,8 +32,14 @@ impl Host {
             Err(problem) => return cx.answer(conn, id, Err(RpcError::invalid_params("protocolVersions", problem))),
         };
         let negotiated = Negotiated {
-            dialect: Dialect::new(&version, initialize.mcp_apps),
-            version: version.as_str().into(),
+            dialect: Dialect {
+                version,
+                mcp_apps: initialize.mcp_apps,
+            },
+            version: match &shown {
+                Value::String(shown) => shown.as_str().into(),
+                number => number.to_string().into(),
+            },
             locale: initialize.locale.as_deref().map(Into::into),
         };
         if let Err(error) = self.attach_client(conn, &initialize.client_id, Some(negotiated)) {
@@ -58,13 +60,17 @@ impl Host {
                 Ok(_) | Err(_) => {}
             }
         }
+        if !version.has_channels() {
+            // Its notifications belong to no channel: every client gets them.
+            let _ = self.register_channel(cx, conn, ROOT, None, None);
+        }
         let (snapshots, estimated_bytes) = self.capture_all(conn, channels);
         let mut server_info = json!({ "name": self.config.server_name, "title": "Innkeeper" });
         if let Some(version) = &self.config.server_version {
             server_info["version"] = json!(version);
         }
         let mut head = json!({
-            "protocolVersion": version,
+            "protocolVersion": shown,
             "serverSeq": self.log.seq().0,
             "serverInfo": server_info,
             // The characters after which a client requests `completions` (CMP-01).
@@ -78,7 +84,7 @@ impl Host {
         }
         let mut head = head.to_string().into_bytes();
         head.pop();
-        let answer = Answer {
+        let answer = RpcAnswer {
             id: id.clone(),
             body: AnswerBody::Initialized { head, snapshots },
             estimated_bytes,
@@ -97,7 +103,9 @@ impl Host {
         let mut windows: Vec<(ChannelId, Window)> = Vec::new();
         let mut missing = Vec::new();
         // A number between two runs of the host belongs to actions that were seen and lost (P5).
-        let mut continues = self.log.can_continue_from(last_seen);
+        let version = self.conns.dialect(conn).version;
+        let is_known = self.log.can_continue_from(last_seen);
+        let mut continues = version.replays() && is_known;
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in watches_last(&reconnect.subscriptions) {
             if uri::is_telemetry(uri) {
@@ -123,6 +131,9 @@ impl Host {
                 Err(_) => missing.push(uri.clone()),
             }
         }
+        if !version.has_channels() {
+            let _ = self.register_channel(cx, conn, ROOT, None, None);
+        }
         // The cut and the registration are one step, so nothing is lost or sent twice between the replay and the
         // first live action (REC-09).
         //
@@ -131,18 +142,16 @@ impl Host {
         // session under the URI of an old one, and from before the snapshot of its subscription or a page of turns
         // sent to it alone: the published client does not count a snapshot as seen, and the host does not know
         // whether either ever arrived.
-        let replayable = if continues {
-            self.log.replay_since(&resumed, last_seen)
-        } else {
-            None
-        };
-        let is_replay = replayable.is_some();
+        //
+        // Nor for a version that needs the states between to understand an action.
+        let dialect = self.conns.dialect(conn);
+        let replayable = continues.then(|| self.log.replay_since(&resumed, last_seen)).flatten();
+        let replayable = replayable.and_then(|actions| dialect.replay(&reconnect.client_id, actions));
         let answer = match replayable {
             Some(actions) => {
                 self.resume_bases(conn, &earlier);
-                let actions = self.conns.dialect(conn).replay(actions);
                 let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
-                Answer {
+                RpcAnswer {
                     id: id.clone(),
                     body: AnswerBody::Replayed { actions, missing },
                     estimated_bytes,
@@ -150,7 +159,7 @@ impl Host {
             }
             None => {
                 let (snapshots, estimated_bytes) = self.capture_all(conn, windows);
-                Answer {
+                RpcAnswer {
                     id: id.clone(),
                     body: AnswerBody::Resynced { snapshots },
                     estimated_bytes,
@@ -158,8 +167,8 @@ impl Host {
             }
         };
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
-        if is_replay && resumed.contains(&ROOT) {
-            self.repeat_summaries(cx, conn, last_seen);
+        if resumed.contains(&ROOT) {
+            self.repeat_summaries(cx, conn, if is_known { last_seen } else { Seq(0) });
         }
     }
 
@@ -170,7 +179,7 @@ impl Host {
         let snapshots = windows.iter();
         let snapshots = snapshots.filter_map(|(channel, window)| self.capture_for(conn, *channel, *window));
         let bytes = windows.iter();
-        let bytes = bytes.map(|(channel, window)| self.estimated_bytes_of(*channel, *window));
+        let bytes = bytes.map(|(channel, window)| self.estimated_bytes_for(conn, *channel, *window));
         (snapshots.collect(), 512 + bytes.sum::<usize>())
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
-use crate::core::{Cx, Departure, Host, Timer, never};
+use crate::core::{Cx, Departure, Host, ROOT, Timer, never};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::Outgoing;
 use crate::protocol::request::{RequestId, Subscribe};
-use crate::protocol::snapshot::{Answer, AnswerBody, Window};
+use crate::protocol::snapshot::{AnswerBody, RpcAnswer, Window};
 use crate::protocol::uri;
 
 impl Host {
@@ -25,10 +25,10 @@ impl Host {
         // Registered and captured in one step, and the response is queued before anything that follows (SUB-03,
         // E-04).
         if let Some(snapshot) = self.capture_for(conn, channel, window) {
-            let answer = Answer {
+            let answer = RpcAnswer {
                 id: id.clone(),
                 body: AnswerBody::Subscribed(snapshot),
-                estimated_bytes: self.estimated_bytes_of(channel, window),
+                estimated_bytes: self.estimated_bytes_for(conn, channel, window),
             };
             cx.send(conn, Outgoing::Answer(Arc::new(answer)));
         }
@@ -36,6 +36,9 @@ impl Host {
 
     /// Makes a connection a subscriber of a channel. For a chat it gets the latest completed turns,
     /// `turns`, or all of them; the answer says what its snapshot has to show.
+    ///
+    /// To a client that knows no chats, a session and its default chat are one channel: it subscribes to both in one
+    /// step, and the window is that of the chat.
     pub(crate) fn register(
         &mut self,
         cx: &mut Cx<'_>,
@@ -44,14 +47,68 @@ impl Host {
         max_latency_ms: Option<u32>,
         turns: Option<usize>,
     ) -> Result<(ChannelId, Window), RpcError> {
+        let version = self.conns.dialect(conn).version;
+        let channel = if version.names_root(uri) {
+            if let Some(connection) = self.conns.get_mut(&conn) {
+                connection.root_name = Some(uri.into());
+            }
+            ROOT
+        } else {
+            self.find_or_open(cx, uri).ok_or_else(|| no_such_channel(uri))?
+        };
+        let window = self.register_channel(cx, conn, channel, max_latency_ms, turns)?;
+        if !version.session_is_chat() || !self.sessions.contains_key(&channel) {
+            return Ok((channel, window));
+        }
+        let shown = self.default_chat(channel);
+        self.hide_chat(cx, conn, channel, shown);
+        let Some(chat) = shown else {
+            return Ok((channel, window));
+        };
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            connection.shown_chats.insert(channel, chat);
+        }
+        match self.register_channel(cx, conn, chat, max_latency_ms, turns) {
+            Ok(window) => Ok((channel, window)),
+            Err(error) => {
+                self.leave_channel(cx, conn, channel);
+                Err(error)
+            }
+        }
+    }
+
+    /// The default chat of a session.
+    pub(crate) fn default_chat(&self, session: ChannelId) -> Option<ChannelId> {
+        let uri = self.sessions.get(&session)?.state.default_chat.as_deref()?;
+        self.channels.find(uri)
+    }
+
+    /// Ends the subscription to the chat that a session shows to a connection, unless it goes on showing this one.
+    fn hide_chat(&mut self, cx: &mut Cx<'_>, conn: ConnId, session: ChannelId, next: Option<ChannelId>) {
+        let connection = self.conns.get_mut(&conn);
+        let shown = connection.and_then(|connection| connection.shown_chats.remove(&session));
+        if let Some(chat) = shown.filter(|chat| Some(*chat) != next) {
+            self.leave_channel(cx, conn, chat);
+        }
+    }
+
+    pub(super) fn register_channel(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        channel: ChannelId,
+        max_latency_ms: Option<u32>,
+        turns: Option<usize>,
+    ) -> Result<Window, RpcError> {
         let max_subscriptions = self.config.max_subscriptions;
         let started = self.log.seq();
-        let Some(channel) = self.channels.find(uri) else {
-            return Err(no_such_channel(uri));
+        let Some(uri) = self.channels.get(channel).map(|entry| Arc::clone(&entry.uri)) else {
+            let message = "the channel is gone";
+            return Err(RpcError::new(code::NOT_FOUND, message));
         };
         self.check_subscriber(cx, conn, channel)?;
         let Some(connection) = self.conns.get_mut(&conn) else {
-            return Err(no_such_channel(uri));
+            return Err(no_such_channel(&uri));
         };
         let Phase::Ready { client, dialect } = &connection.phase else {
             return Err(RpcError::invalid_request("send initialize first"));
@@ -77,7 +134,7 @@ impl Host {
         match self
             .clients
             .get(&client)
-            .is_some_and(|client| client.persisted.contains(uri))
+            .is_some_and(|client| client.persisted.contains(&uri))
         {
             true => self.mark_client_replaced(&client),
             false => self.mark_client_dirty(&client),
@@ -88,7 +145,7 @@ impl Host {
         }
         self.hold_draft(channel);
         self.follow_subscribed(cx, channel);
-        Ok((channel, window))
+        Ok(window)
     }
 
     /// `unsubscribe`: fire and forget, and harmless for an unknown channel (SUB-06).
@@ -96,8 +153,17 @@ impl Host {
         if uri::is_telemetry(uri) {
             return self.unsubscribe_from_logs(conn, uri);
         }
+        let is_root = self.conns.dialect(conn).version.names_root(uri);
         // The client chose the URI; the channel may also have been removed since it subscribed.
-        let Some(channel) = self.channels.find(uri) else { return };
+        let Some(channel) = is_root.then_some(ROOT).or_else(|| self.channels.find(uri)) else {
+            return;
+        };
+        self.hide_chat(cx, conn, channel, None);
+        self.leave_channel(cx, conn, channel);
+    }
+
+    /// Ends a connection's subscription to one channel.
+    fn leave_channel(&mut self, cx: &mut Cx<'_>, conn: ConnId, channel: ChannelId) {
         // A notification of a connection that was closed since it was read.
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;

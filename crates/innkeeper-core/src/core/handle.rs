@@ -6,7 +6,7 @@ use crate::effect::{Effect, JournalCommand};
 use crate::ids::ConnId;
 use crate::input::{ClientInput, Input};
 use crate::protocol::error::RpcError;
-use crate::protocol::request::{Command, RequestId};
+use crate::protocol::request::{Command, RequestId, TurnsPage};
 use crate::time::Now;
 
 /// How often the replay window forgets actions that are too old.
@@ -232,8 +232,11 @@ impl Host {
                 let result = self.move_chat(cx, &move_chat);
                 cx.answer(conn, id, result);
             }
-            Command::FetchTurns { channel, cursor } => {
-                let result = self.fetch_turns(cx, conn, &channel, cursor.as_deref());
+            Command::FetchTurns { channel, page } => {
+                let result = match page {
+                    TurnsPage::At(cursor) => self.fetch_turns(cx, conn, &channel, cursor.as_deref()),
+                    TurnsPage::Before { turn, limit } => self.turns_before(conn, &channel, turn.as_deref(), limit),
+                };
                 cx.answer(conn, id, result);
             }
             Command::Completions(completions) => self.completions(cx, conn, id, *completions),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::StateAction;
-use ahp_types::state::ResourceWatchState;
+use ahp_types::state::{AnnotationsState, ChangesetState, ResourceWatchState, TerminalState};
 use serde::{Serialize, Serializer};
 
 use crate::core::{Cx, Host, json_bytes, never};
@@ -19,6 +19,9 @@ use crate::protocol::action_table::ChannelKind;
 use crate::protocol::error::RpcError;
 use crate::protocol::request::RequestId;
 use crate::resources::{WatchCommand, WatchInput, Watches};
+use crate::session::annotations::Annotations;
+use crate::session::changesets::{ChangesetCommand, ChangesetInput, Changesets};
+use crate::terminal::{TerminalCommand, TerminalInput, Terminals};
 
 /// The owner of all channels of one kind.
 ///
@@ -73,6 +76,12 @@ pub(crate) trait ChannelPart: Debug + Default {
     /// Updates everything that follows from an input as a whole.
     fn settle(_host: &mut Host, _cx: &mut Cx<'_>) {}
 
+    /// Opens the channel of a URI that no client has named since its session came into memory. `None` if the URI is not
+    /// of this kind, or names nothing.
+    fn open(_host: &mut Host, _cx: &mut Cx<'_>, _uri: &str) -> Option<ChannelId> {
+        None
+    }
+
     /// Returns the session that must be in memory before a URI of this kind can be found.
     fn session_of(_uri: &str) -> Option<&str> {
         None
@@ -81,6 +90,11 @@ pub(crate) trait ChannelPart: Debug + Default {
     /// Returns true if a session must stay in memory because of its channels of this kind.
     fn is_busy_in(&self, _session: ChannelId) -> bool {
         false
+    }
+
+    /// Returns the channels of this kind that belong to a session. Their subscribers keep the session in memory.
+    fn channels_in(&self, _session: ChannelId) -> Vec<ChannelId> {
+        Vec::new()
     }
 
     /// Handles the removal of a session from memory.
@@ -173,6 +187,13 @@ macro_rules! channel_parts {
         }
 
         impl PartState {
+            /// The kind of its channel.
+            pub(crate) fn kind(&self) -> ChannelKind {
+                match self {
+                    $(Self::$kind(_) => ChannelKind::$kind,)+
+                }
+            }
+
             /// Estimates the size of the state in a snapshot.
             pub(crate) fn estimated_bytes(&self) -> usize {
                 match self {
@@ -232,6 +253,13 @@ macro_rules! channel_parts {
             pub(crate) fn are_busy_in(&self, session: ChannelId) -> bool {
                 false$(|| self.$field.is_busy_in(session))+
             }
+
+            /// Returns the channels of all kinds that belong to a session.
+            pub(crate) fn channels_in(&self, session: ChannelId) -> Vec<ChannelId> {
+                let mut channels = Vec::new();
+                $(channels.extend(self.$field.channels_in(session));)+
+                channels
+            }
         }
 
         impl Host {
@@ -279,6 +307,11 @@ macro_rules! channel_parts {
                 }
             }
 
+            /// Finds a channel by its URI, and opens it if a part has it.
+            pub(crate) fn find_or_open(&mut self, cx: &mut Cx<'_>, uri: &str) -> Option<ChannelId> {
+                self.channels.find(uri)$(.or_else(|| <$part>::open(self, cx, uri)))+
+            }
+
             /// Checks whether a connection may subscribe to a channel.
             pub(crate) fn check_subscriber(
                 &self,
@@ -322,6 +355,12 @@ macro_rules! channel_parts {
 
 // One row per kind: its field in `ChannelParts`, its part, its requests, its inputs and its state.
 channel_parts! {
+    /// Annotations of sessions.
+    Annotations: annotations, Annotations, NoCommand, NoInput, AnnotationsState;
+    /// Open views of changed files.
+    Changeset: changesets, Changesets, ChangesetCommand, ChangesetInput, ChangesetState;
     /// Watches on resources.
     ResourceWatch: watches, Watches, WatchCommand, WatchInput, ResourceWatchState;
+    /// Terminals.
+    Terminal: terminals, Terminals, TerminalCommand, TerminalInput, TerminalState;
 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_can_be_looked_up_by_what_they_are_for() {
+    fn timers_are_looked_up_by_purpose() {
         let mut timers = Timers::default();
         timers.set(1, Timer::AnnounceSummary(ChannelId(9)));
         timers.set(2, Timer::AnnounceSummary(ChannelId(3)));

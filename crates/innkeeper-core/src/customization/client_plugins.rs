@@ -9,7 +9,7 @@ use ahp_types::state::{
 };
 
 use super::entry::{child_id, children_of, client_of, id_of};
-use super::{ClientPlugin, CustomizationSources, switched_off};
+use super::{ClientPlugin, CustomizationSources, disabled_ids};
 use crate::core::{Cx, Host, never};
 use crate::effect::CustomizationCommand;
 use crate::ids::{ChannelId, ClientId};
@@ -18,7 +18,7 @@ use crate::session::Session;
 
 /// Longest name, nonce or id of what a client publishes.
 const MAX_NAME_BYTES: usize = 1024;
-/// Most plugins that one client publishes in a session: each of them is read by discovery.
+/// Maximum plugins that one client publishes in a session: each of them is read by discovery.
 const MAX_CLIENT_PLUGINS: usize = 256;
 /// Most decisions about one thing: there are three scopes, and a client may be careless.
 const MAX_DECISIONS: usize = 16;
@@ -38,10 +38,10 @@ impl Host {
             return never!("the session is in memory");
         };
         let wanted = Box::new(wanted(session));
-        if session.customizing.wanted.as_ref() == Some(&wanted) {
+        if session.customization.wanted.as_ref() == Some(&wanted) {
             return;
         }
-        session.customizing.wanted = Some(wanted.clone());
+        session.customization.wanted = Some(wanted.clone());
         cx.emit(CustomizationCommand::Follow {
             session: session_id,
             wanted,
@@ -60,10 +60,10 @@ impl Host {
 
     /// Ends the discovery of a session's customizations.
     pub(crate) fn forget_customizations(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
-        if session.customizing.wanted.is_some() {
+        if session.customization.wanted.is_some() {
             cx.emit(CustomizationCommand::Unfollow {
                 session: session_id,
-                switched_off: switched_off(session),
+                disabled_ids: disabled_ids(session),
             });
         }
     }
@@ -91,7 +91,7 @@ impl Host {
 
     fn count_publication(&mut self, session_id: ChannelId, client: &str) {
         if let Some(session) = self.sessions.get_mut(&session_id) {
-            let publications = &mut session.customizing.publications;
+            let publications = &mut session.customization.publications;
             *publications.entry(client.to_owned()).or_default() += 1;
         }
     }
@@ -99,7 +99,7 @@ impl Host {
     /// Sends the session's current sources to discovery, if it is asked for.
     fn follow_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let session = self.sessions.get(&session_id);
-        if session.is_some_and(|session| session.customizing.wanted.is_some()) {
+        if session.is_some_and(|session| session.customization.wanted.is_some()) {
             self.follow_customizations(cx, session_id);
         }
     }
@@ -111,12 +111,12 @@ impl Host {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return never!("the session is in memory");
         };
-        session.customizing.publications.remove(client);
+        session.customization.publications.remove(client);
         let mut gone = Vec::new();
         for entry in session.state.customizations.iter().flatten() {
             if client_of(entry) == Some(client) {
                 gone.extend(id_of(entry).map(str::to_owned));
-                let left_out = &mut session.customizing.left_out;
+                let left_out = &mut session.customization.left_out;
                 left_out.extend(id_of(entry).map(str::to_owned));
                 left_out.extend(children_of(entry).iter().filter_map(child_id).map(str::to_owned));
             }
@@ -179,7 +179,7 @@ fn wanted(session: &Session) -> CustomizationSources {
         publication: match plugin.nonce {
             Some(_) => 0,
             None => session
-                .customizing
+                .customization
                 .publications
                 .get(&client.client_id)
                 .copied()

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decisions_in_a_session_are_bounded_and_what_is_there_is_remembered_longest() {
+    fn decisions_in_a_session_are_bounded_and_the_latest_are_retained() {
         let mut decisions = Decisions::default();
         for n in 0..MAX_IN_SESSION {
             decisions.set(&format!("id{n}"), Some(false), n as u64);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn cus16_taking_back_the_last_decision_of_a_workspace_forgets_the_workspace() {
+    fn cus16_revoking_the_last_decision_of_a_workspace_forgets_the_workspace() {
         let mut enablement = EnablementStore::default();
         let off = Enablement {
             workspace: Some(false),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn cus09_decisions_that_were_kept_under_several_spellings_are_those_of_one_workspace() {
+    fn cus09_decisions_under_several_spellings_belong_to_one_workspace() {
         let off = |age: u64| serde_json::json!({ "enabled": false, "age": age });
         let on = |age: u64| serde_json::json!({ "enabled": true, "age": age });
         let kept = serde_json::json!({

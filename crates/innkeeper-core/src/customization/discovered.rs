@@ -38,18 +38,18 @@ impl Host {
         };
         let mut left_out = drop_unusable(&mut entries, &session.state.active_clients);
         left_out.extend(fit(&mut entries, &self.config));
-        let is_alive = std::mem::replace(&mut session.customizing.is_known, true);
-        session.customizing.left_out = left_out;
-        session.customizing.shadows = Arc::new(shadows);
-        session.customizing.off.take();
+        let is_alive = std::mem::replace(&mut session.customization.is_known, true);
+        session.customization.left_out = left_out;
+        session.customization.shadows = Arc::new(shadows);
+        session.customization.off.take();
         let shown = session.state.customizations.as_deref();
         take_over(&mut entries, shown.unwrap_or_default(), is_alive);
         let scopes = EnablementView::of(session, &self.enablement.store);
         for entry in &mut entries {
             scopes.switch(entry);
         }
-        let customizing = &session.customizing;
-        mark_shadowed(&mut entries, &customizing.shadows, &customizing.left_out);
+        let customization = &session.customization;
+        mark_shadowed(&mut entries, &customization.shadows, &customization.left_out);
         if entries.is_empty() && shown.is_none() {
             return;
         }
@@ -70,13 +70,13 @@ impl Host {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return never!("the session is in memory");
         };
-        let customizing = &mut session.customizing;
+        let customization = &mut session.customization;
         let has_something = session
             .state
             .customizations
             .as_ref()
             .is_some_and(|shown| !shown.is_empty());
-        if customizing.is_known || (has_something && !customizing.is_announced) {
+        if customization.is_known || (has_something && !customization.is_announced) {
             return;
         }
         drop_unusable(&mut entries, &session.state.active_clients);
@@ -84,7 +84,7 @@ impl Host {
         if entries.is_empty() {
             return;
         }
-        session.customizing.is_announced = true;
+        session.customization.is_announced = true;
         let scopes = EnablementView::of(session, &self.enablement.store);
         for entry in &mut entries {
             scopes.switch(entry);
@@ -123,8 +123,7 @@ impl Host {
     }
 }
 
-/// Leaves out what no action can name, what has the id of something before it, and what comes from
-/// a client that has left since. Returns the ids of what is left out.
+/// Removes entries without an id, with a duplicate id, or of an absent client. Returns the removed ids.
 fn drop_unusable(entries: &mut Vec<Customization>, clients: &[SessionActiveClient]) -> BTreeSet<String> {
     let mut left_out = BTreeSet::new();
     let mut ids = HashSet::new();
@@ -141,7 +140,7 @@ fn drop_unusable(entries: &mut Vec<Customization>, clients: &[SessionActiveClien
     left_out
 }
 
-/// Lets what was read again go on as it was shown (P19).
+/// Carries the published state over to rescanned entries (P19).
 fn take_over(entries: &mut [Customization], shown: &[Customization], is_alive: bool) {
     let shown: HashMap<&str, &Customization> = shown.iter().filter_map(|entry| Some((id_of(entry)?, entry))).collect();
     for entry in entries {

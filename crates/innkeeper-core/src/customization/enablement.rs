@@ -33,7 +33,7 @@ impl<'a> EnablementView<'a> {
         let directories = session.state.working_directories.as_ref();
         let directory = directories.and_then(|all| all.first()).map(String::as_str);
         Self {
-            session: &session.customizing.decisions,
+            session: &session.customization.decisions,
             directory,
             workspace: directory.and_then(|directory| enablement.workspace(directory)),
             global: enablement.global(),
@@ -159,7 +159,7 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
 }
 
 impl Host {
-    /// Shows in something that every session gets what was decided about it for everywhere.
+    /// Applies global enablement decisions to a host-wide entry.
     pub(crate) fn apply_host_enablement(&self, entry: &mut Customization) {
         EnablementView::of_host(&self.enablement.store).switch(entry);
     }
@@ -178,7 +178,11 @@ impl Host {
         for entry in &mut list {
             scopes.switch(entry);
         }
-        mark_shadowed(&mut list, &session.customizing.shadows, &session.customizing.left_out);
+        mark_shadowed(
+            &mut list,
+            &session.customization.shadows,
+            &session.customization.left_out,
+        );
         self.show_customizations(cx, session_id, list);
     }
 

@@ -238,7 +238,7 @@ pub(super) fn take_over_child(child: &mut ChildCustomization, shown: &ChildCusto
     }
 }
 
-/// Lets a server that was read again go on as it runs.
+/// Keeps the status of a server whose declaration was reread.
 pub(super) fn take_over_server(server: &mut McpServerCustomization, shown: &McpServerCustomization) {
     server.state.clone_from(&shown.state);
     server.channel.clone_from(&shown.channel);

@@ -10,7 +10,7 @@ use crate::session::Session;
 /// In `_meta` of a plugin: the name that its customizations are called by, where it shows another one.
 pub const PLUGIN_NAME: &str = "innkeeper.name";
 
-/// Most icons that are taken from a client.
+/// Maximum icons that are taken from a client.
 const MAX_ICONS: usize = 8;
 /// Longest URI of such an icon: a small image fits into a `data:` URI.
 const MAX_ICON_BYTES: usize = 16 << 10;

@@ -1,7 +1,7 @@
 //! Customizations that another one of the same name, or the same file in another directory, shadows.
 //!
-//! The finder knows what comes before what; only the core knows what is switched on. So the mark on an entry follows
-//! both: it names the first of those before it that is on, and goes when all of them are off.
+//! Discovery reports precedence; the core knows enablement. The mark on an entry follows both: it names the first
+//! enabled entry that precedes it, and is removed when all of them are disabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use ahp_types::common::JsonObject;
 use ahp_types::state::{ChildCustomization, Customization};
 use serde_json::Value;
 
+use super::disabled_ids;
 use super::enablement::add_off;
 use super::entry::{child_id, children_mut, children_of};
-use super::switched_off;
 use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
@@ -74,11 +74,11 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };
-        let shadows = &session.customizing.shadows;
+        let shadows = &session.customization.shadows;
         if shadows.is_empty() {
             return;
         }
-        let off = switched_off(session);
+        let off = disabled_ids(session);
         let has_shadowed = |entry: &&Customization| {
             let mut ids = children_of(entry).iter().filter_map(child_id);
             ids.any(|id| shadows.contains_key(id))

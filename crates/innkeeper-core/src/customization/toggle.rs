@@ -84,7 +84,7 @@ impl Host {
         self.mark_shadowed_again(cx, session_id);
         if changed.any() {
             // All subscribers see it, and only the host's document carries it over a restart.
-            self.enablement.is_changed = true;
+            self.enablement.mark_changed();
             self.mark_dirty(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
             if changed.global {
@@ -104,7 +104,7 @@ impl Host {
         };
         let known = EnablementView::of(session, &self.enablement.store).known(&toggled.id);
         let decided = known.after(&toggled.enablement, place.shows_decisions());
-        let decisions = Arc::make_mut(&mut session.customizing.decisions);
+        let decisions = Arc::make_mut(&mut session.customization.decisions);
         decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
         if scope < Scope::Admin {
             // Decisions that this scope may not change stay, although the client did not repeat them (E-31).

@@ -4,12 +4,13 @@ use ahp_types::state::{ChatInteractivity, Message, MessageAttachment, MessageKin
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::agent::AgentProfile;
 use crate::chat::chats::Chat;
 use crate::core::{Host, json_bytes};
 use crate::protocol::uri;
 use crate::session::Session;
 
-/// Most bytes of a message with its attachments: each is persisted and sent to all subscribers.
+/// Maximum bytes of a message with its attachments: each is persisted and sent to all subscribers.
 const MAX_MESSAGE_TOTAL_BYTES: usize = 8 << 20;
 
 impl Host {
@@ -80,27 +81,26 @@ impl Host {
 
     /// TURN-15: a message may choose among the models its agent offers.
     fn check_model(&self, chat: &Chat, message: &Message) -> Result<(), String> {
-        let Some(model) = &message.model else {
-            return Ok(());
-        };
-        let agent = self
-            .sessions
-            .get(&chat.session)
-            .and_then(|session: &Session| self.agent_of(session));
-        let Some(agent) = agent.filter(|agent| !agent.info.models.is_empty()) else {
-            return Ok(());
-        };
-        if agent.info.models.iter().any(|offered| offered.id == model.id) {
-            return Ok(());
+        let session: Option<&Session> = self.sessions.get(&chat.session);
+        let agent = session.and_then(|session| self.agent_of(session));
+        match (&message.model, agent) {
+            (Some(model), Some(agent)) => {
+                check_model(agent, &model.id).map_err(|problem| format!("message.model.id: {problem}"))
+            }
+            (None, _) | (_, None) => Ok(()),
         }
-        let known: Vec<&str> = agent.info.models.iter().map(|offered| offered.id.as_str()).collect();
-        Err(format!(
-            "message.model.id: {} has no model {:?}; it has: {}",
-            agent.info.display_name,
-            model.id,
-            known.join(", ")
-        ))
     }
+}
+
+/// Whether an agent has a model. One that lists none takes any.
+pub(crate) fn check_model(agent: &AgentProfile, model: &str) -> Result<(), String> {
+    let models = &agent.info.models;
+    if models.is_empty() || models.iter().any(|offered| offered.id == model) {
+        return Ok(());
+    }
+    let known: Vec<&str> = models.iter().map(|offered| offered.id.as_str()).collect();
+    let name = &agent.info.display_name;
+    Err(format!("{name} has no model {model:?}; it has: {}", known.join(", ")))
 }
 
 /// The rules for each of the five kinds (TURN-17). Whether an attached chat exists is for

@@ -14,7 +14,7 @@ use crate::core::{Cx, Host, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
-/// Most bytes of all messages that wait in one chat: they are part of every snapshot of it.
+/// Maximum bytes of all messages that wait in one chat: they are part of every snapshot of it.
 const MAX_QUEUE_BYTES: usize = 16 << 20;
 
 impl Host {

@@ -21,7 +21,7 @@ impl Host {
 
     pub(super) fn apply_session_title(&mut self, cx: &mut Cx<'_>, by: &Dispatched, changed: SessionTitleChangedAction) {
         if let Some(session) = self.sessions.get_mut(&by.channel) {
-            session.titled_by = TitleSource::Person;
+            session.titled_by = TitleSource::User;
         }
         self.mark_dirty(by.channel);
         self.commit_dispatched(cx, by, StateAction::SessionTitleChanged(changed));
@@ -44,7 +44,7 @@ impl Host {
         let Some(chat) = self.chats.get_mut(&by.channel) else {
             return never!("the chat was there when the action was checked");
         };
-        chat.titled_by = TitleSource::Person;
+        chat.titled_by = TitleSource::User;
         chat.model.edit(|state| state.title.clone_from(&changed.title));
         self.mark_dirty(by.channel);
         let action = StateAction::SessionTitleChanged(changed.clone());
@@ -70,7 +70,7 @@ impl Host {
         if !session.is_default(&chat.model.head().resource) {
             return;
         }
-        session.titled_by = TitleSource::Person;
+        session.titled_by = TitleSource::User;
         let is_new = session.state.title != changed.title;
         self.mark_dirty(session_id);
         if is_new {

@@ -75,6 +75,7 @@ impl Host {
     }
 
     pub(super) fn apply_turn_resume(&mut self, cx: &mut Cx<'_>, by: &Dispatched, resume: ChatTurnResumeAction) {
+        self.load_before_resumed(cx, by.channel);
         self.commit_dispatched(cx, by, StateAction::ChatTurnResume(resume));
         self.withdraw_questions(cx, by.channel);
         self.start_run(cx, by.channel, true, Some(&by.author.client));

@@ -74,7 +74,7 @@ pub enum AgentCommand {
 /// The changes to a system prompt before its model gets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptPlan {
-    /// The sections that nobody may rewrite.
+    /// The sections that no client may rewrite.
     pub restricted: Vec<String>,
     /// The client that rewrites other sections, if there is one.
     pub transformer: Option<Transformer>,
@@ -111,7 +111,7 @@ pub struct OpenChat {
     /// Whether a client wants reports about the progress.
     pub wants_progress: bool,
     /// The ids of the customizations that are switched off.
-    pub switched_off: Arc<BTreeSet<String>>,
+    pub disabled_ids: Arc<BTreeSet<String>>,
 }
 
 /// A chat as its agent sees it when it opens.
@@ -149,7 +149,7 @@ pub struct TurnStart {
     /// The tokens that the agent may use in this turn.
     pub credentials: Vec<Credential>,
     /// The ids of the customizations that are switched off.
-    pub switched_off: Arc<BTreeSet<String>>,
+    pub disabled_ids: Arc<BTreeSet<String>>,
     /// The request of an MCP App that the turn is for. Its agent does not run it.
     pub app_request: Option<String>,
 }

@@ -12,6 +12,7 @@ use crate::ids::{ChannelId, ConnId};
 use crate::mcp::{ServersToRun, ToServer, TokenChange};
 use crate::protocol::request::RequestId;
 use crate::resources::{AllowedRoot, ResourceOp, VisibleSessions, WatchSpec};
+use crate::session::changesets::{ChangesetView, OperationRequest};
 
 /// A command to the store of blobs.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ pub enum CompletionQuery {
         /// The session.
         session: ChannelId,
         /// The ids of the customizations that are switched off.
-        switched_off: Arc<BTreeSet<String>>,
+        disabled_ids: Arc<BTreeSet<String>>,
     },
     /// The value of a setting (CMP-06).
     SettingValue {
@@ -113,7 +114,7 @@ pub enum CustomizationCommand {
         /// The session.
         session: ChannelId,
         /// The ids of the customizations that are switched off, for hooks that run at the end.
-        switched_off: Arc<BTreeSet<String>>,
+        disabled_ids: Arc<BTreeSet<String>>,
     },
 }
 
@@ -188,6 +189,61 @@ impl McpCommand {
             | Self::ReleaseServers { .. }
             | Self::SetToken { answer: None, .. }
             | Self::Notify { .. } => None,
+        }
+    }
+}
+
+/// A command to the service that computes changes of files.
+#[derive(Debug)]
+pub enum ChangesCommand {
+    /// Compute a view, and again whenever its files change, and report it with `ChangesetInput::Computed`. Sent again
+    /// when the view is another one, or must be computed again.
+    Follow {
+        /// The channel of the view.
+        channel: ChannelId,
+        /// The view.
+        view: Box<ChangesetView>,
+    },
+    /// Stop that.
+    Unfollow {
+        /// The channel of the view.
+        channel: ChannelId,
+    },
+    /// Carry out an operation, and report it with `ChangesetInput::OperationDone`.
+    Invoke {
+        /// The connection that asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The channel of the view.
+        channel: ChannelId,
+        /// The view.
+        view: Box<ChangesetView>,
+        /// The operation.
+        request: Box<OperationRequest>,
+    },
+    /// Make a Git worktree for a new session, and report it with `ChangesetInput::Isolated`.
+    Isolate {
+        /// The session.
+        session: ChannelId,
+        /// Its URI.
+        uri: Arc<str>,
+        /// Its directory, as a URI.
+        directory: String,
+    },
+    /// Remove what was recorded for a session that is gone for good.
+    Forget {
+        /// The session's URI.
+        session: Arc<str>,
+    },
+}
+
+impl ChangesCommand {
+    /// Returns the request that this command answers, if any.
+    pub fn request(&self) -> Option<(ConnId, &RequestId)> {
+        match self {
+            Self::Invoke { conn, id, .. } => Some((*conn, id)),
+            Self::Follow { .. } | Self::Unfollow { .. } | Self::Isolate { .. } | Self::Forget { .. } => None,
         }
     }
 }

@@ -9,9 +9,11 @@ use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{CloseReason, Delivery, Publication};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::log::derive::is_streamed;
+use crate::protocol::action_table::{self, Translation};
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
 use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
+use crate::protocol::snapshot::Before;
 
 /// The client behind a dispatched action.
 #[derive(Debug, Clone)]
@@ -42,9 +44,10 @@ impl Host {
         action: StateAction,
         author: Option<&Author>,
     ) -> ReduceOutcome {
+        let before = self.before(channel, &action);
         let outcome = self.reduce(channel, &action);
         match (&outcome, author) {
-            (ReduceOutcome::Applied, _) => self.publish(cx, channel, &action, author),
+            (ReduceOutcome::Applied, _) => self.publish(cx, channel, &action, author, before),
             (ReduceOutcome::NoOp, Some(author)) => self.acknowledge(cx, channel, &action, author),
             (ReduceOutcome::NoOp, None) => {}
             (ReduceOutcome::OutOfScope | ReduceOutcome::Invalid(_), _) => {
@@ -82,8 +85,10 @@ impl Host {
         if let Some(entry) = self.channels.get(channel) {
             let beside = self.beside(channel, action);
             let origin = author.map(Author::origin);
-            let frame = Arc::new(encode_action(&entry.uri_json, action, beside, seq, origin));
-            cx.send(conn, Outgoing::Action(frame));
+            let mut frame = encode_action(&entry.uri_json, action, beside, seq, origin);
+            // It changes nothing that its translation depends on.
+            frame.set_before(self.before(channel, action));
+            cx.send(conn, Outgoing::Action(Arc::new(frame)));
         }
         seq
     }
@@ -101,6 +106,15 @@ impl Host {
             let message = encode_rejection(&entry.uri_json, raw, seq, author.origin(), reason);
             cx.send(author.conn, Outgoing::Text(message));
         }
+    }
+
+    /// The state of a channel before an action, if the translation of the action for a subscriber needs it.
+    fn before(&self, channel: ChannelId, action: &StateAction) -> Option<Before> {
+        let rule = action_table::rule(action)?;
+        if rule.translation == Translation::Stateless || !self.channels.get(channel)?.has_older_than(rule.same) {
+            return None;
+        }
+        Some(Before::new(self.recent_state(channel)?))
     }
 
     fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
@@ -135,12 +149,13 @@ impl Host {
         }
     }
 
-    pub(crate) fn publish(
+    fn publish(
         &mut self,
         cx: &mut Cx<'_>,
         channel: ChannelId,
         action: &StateAction,
         author: Option<&Author>,
+        before: Option<Before>,
     ) {
         let seq = self.log.next_seq();
         if let Some(entry) = self.channels.get(channel) {
@@ -148,8 +163,11 @@ impl Host {
             let origin = author.map(Author::origin);
             let mut frame = encode_action(&entry.uri_json, action, beside, seq, origin);
             if let Some(plain) = without_apps(action) {
-                frame.set_plain(encode_action(&entry.uri_json, &plain, beside, seq, origin));
+                let mut plain = encode_action(&entry.uri_json, &plain, beside, seq, origin);
+                plain.set_before(before.as_ref().map(Before::without_apps));
+                frame.set_plain(plain);
             }
+            frame.set_before(before);
             self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
             self.mark_dirty_after(channel, action);
         }
@@ -178,7 +196,7 @@ impl Host {
         cx.emit(Publication {
             channel,
             uri: Arc::clone(&entry.uri),
-            to: entry.audience(frame.since),
+            to: entry.audience(),
             frame,
             author,
         });

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn p5_only_so_many_gaps_are_remembered_and_what_is_older_is_not_known() {
+    fn p5_gaps_are_bounded_and_older_ones_are_unknown() {
         let mut gaps = Gaps::default();
         for life in 0..300 {
             gaps.add(Seq(life * 1_000 + 10), Seq((life + 1) * 1_000));

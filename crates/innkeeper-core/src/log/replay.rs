@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::core::never;
 use crate::ids::{ChannelId, IdMap, Seq};
-use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
 use crate::storage::records::StoredFrame;
 use crate::time::Now;
@@ -25,17 +24,22 @@ pub struct ReplayLimits {
     pub max_age_ms: u64,
     /// Most actions in one `reconnect` answer; beyond it snapshots are cheaper for host and client.
     pub answer_actions: usize,
-    /// Most bytes in one `reconnect` answer.
+    /// Maximum bytes in one `reconnect` answer.
     pub answer_bytes: usize,
 }
 
 impl Default for ReplayLimits {
     fn default() -> Self {
         Self {
+            // One busy chat does not push the others out.
             channel_bytes: 8 << 20,
+            // The memory that the host may spend on clients that come back.
             total_bytes: 64 << 20,
+            // A client that was away for longer reads a snapshot faster.
             max_age_ms: 60 * 60 * 1000,
+            // A snapshot is cheaper than more actions.
             answer_actions: 10_000,
+            // The size of an outbox: a longer answer would close the connection.
             answer_bytes: 8 << 20,
         }
     }
@@ -43,12 +47,11 @@ impl Default for ReplayLimits {
 
 /// Position of one action in its chunk.
 #[derive(Debug)]
-struct Entry {
+struct ReplayEntry {
     seq: Seq,
     /// The number of the first action in it. Only streamed output, which is written behind, is merged.
     first: Seq,
     at_ms: u64,
-    since: ProtocolVersion,
     /// End of its bytes; they start where the entry before it ends.
     end: usize,
 }
@@ -61,7 +64,7 @@ struct Chunk {
     bytes: Vec<u8>,
     /// Start of the oldest entry.
     start: usize,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ReplayEntry>,
 }
 
 /// Bytes of a full chunk, unless a single action is larger.
@@ -85,7 +88,7 @@ pub struct Replay {
 }
 
 /// Overhead of one entry in bytes.
-const ENTRY_OVERHEAD: usize = size_of::<Entry>();
+const ENTRY_OVERHEAD: usize = size_of::<ReplayEntry>();
 
 impl Replay {
     /// An empty window.
@@ -119,7 +122,7 @@ impl Replay {
             // Its age follows from the wall clock, which may have jumped; it then counts as new.
             let age = now.wall.as_millisecond().saturating_sub(frame.at_ms);
             let at_ms = now.mono_ms.saturating_sub(u64::try_from(age).unwrap_or_default());
-            window.add(at_ms, frame.first, frame.seq, frame.since, &frame.bytes);
+            window.add(at_ms, frame.first, frame.seq, &frame.bytes);
         }
         while window.bytes > self.limits.channel_bytes {
             window.forget_oldest();
@@ -142,7 +145,7 @@ impl Replay {
         let Some(window) = self.windows.get_mut(&channel) else {
             return never!("a channel has a window from its creation to its removal");
         };
-        window.add(now_ms, frame.seq, frame.seq, frame.since, &frame.bytes);
+        window.add(now_ms, frame.seq, frame.seq, &frame.bytes);
         self.bytes += frame.bytes.len() + ENTRY_OVERHEAD;
         let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
         while window.bytes > self.limits.channel_bytes || window.oldest().is_some_and(|entry| entry.at_ms < oldest_kept)
@@ -176,7 +179,7 @@ impl Replay {
                         }
                         let kept = &chunk.bytes[start..entry.end];
                         bytes += kept.len();
-                        actions.push(Arc::new(ActionFrame::replayed(entry.seq, entry.since, kept.to_vec())));
+                        actions.push(Arc::new(ActionFrame::replayed(entry.seq, kept.to_vec())));
                     }
                     start = entry.end;
                 }
@@ -241,11 +244,11 @@ impl Replay {
 }
 
 impl Window {
-    fn oldest(&self) -> Option<&Entry> {
+    fn oldest(&self) -> Option<&ReplayEntry> {
         self.chunks.front()?.entries.front()
     }
 
-    fn add(&mut self, at_ms: u64, first: Seq, seq: Seq, since: ProtocolVersion, bytes: &[u8]) {
+    fn add(&mut self, at_ms: u64, first: Seq, seq: Seq, bytes: &[u8]) {
         let len = bytes.len();
         let has_room = self
             .chunks
@@ -267,13 +270,7 @@ impl Window {
         if let Some(chunk) = self.chunks.back_mut() {
             chunk.bytes.extend_from_slice(bytes);
             let end = chunk.bytes.len();
-            chunk.entries.push_back(Entry {
-                seq,
-                first,
-                at_ms,
-                since,
-                end,
-            });
+            chunk.entries.push_back(ReplayEntry { seq, first, at_ms, end });
         }
         self.bytes += len + ENTRY_OVERHEAD;
     }
@@ -322,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_what_was_kept_over_many_chunks() {
+    fn a_replay_over_many_chunks_returns_the_recorded_actions() {
         let mut replay = Replay::new(ReplayLimits {
             channel_bytes: 4 * CHUNK_BYTES,
             ..ReplayLimits::default()

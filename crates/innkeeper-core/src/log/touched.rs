@@ -23,9 +23,19 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
+    /// Notes that a draft has content.
+    pub(crate) fn note_content(&mut self, session: ChannelId) {
+        self.content.insert(session);
+    }
+
     /// Notes that a session may need other MCP servers.
     pub(crate) fn note_servers(&mut self, session: ChannelId) {
         self.servers.insert(session);
+    }
+
+    /// Notes that the summary of a session changed.
+    pub(crate) fn note_session(&mut self, session: ChannelId) {
+        self.sessions.insert(session);
     }
 
     /// Notes that the agent of a session may offer other tools.
@@ -78,5 +88,37 @@ impl Host {
                 self.touched.note_tools(channel);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_note_is_taken_once_and_leaves_the_others() {
+        let (mut touched, session) = (Touched::default(), ChannelId(7));
+        touched.note_session(session);
+        touched.note_session(session);
+        touched.note_tools(session);
+        assert_eq!(touched.take_sessions(), BTreeSet::from([session]));
+        assert_eq!(touched.take_sessions(), BTreeSet::new());
+        assert_eq!(touched.take_content(), BTreeSet::new());
+        assert_eq!(touched.take_tools(), BTreeSet::from([session]));
+    }
+
+    #[test]
+    fn sessions_with_changed_servers_come_one_by_one_in_order() {
+        let mut touched = Touched::default();
+        for id in [3, 1, 2] {
+            touched.note_servers(ChannelId(id));
+        }
+        touched.forget_servers(ChannelId(2));
+        assert_eq!(touched.next_servers(), Some(ChannelId(1)));
+        // A note that is added meanwhile is taken as well.
+        touched.note_servers(ChannelId(1));
+        assert_eq!(touched.next_servers(), Some(ChannelId(1)));
+        assert_eq!(touched.next_servers(), Some(ChannelId(3)));
+        assert_eq!(touched.next_servers(), None);
     }
 }

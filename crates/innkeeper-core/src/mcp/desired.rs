@@ -11,10 +11,10 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{McpServerCustomization, McpServerState};
 
 use super::wire;
-use super::{ServerToRun, ServersToRun};
+use super::{Mcp, ServerToRun, ServersToRun};
 use crate::agent::Failure;
 use crate::core::{Cx, Host, Timer, never};
-use crate::customization::switched_off;
+use crate::customization::disabled_ids;
 use crate::effect::McpCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -144,8 +144,8 @@ impl Host {
         if !session.mcp.is_known {
             return;
         }
-        let off = switched_off(session);
-        let (changes, wanted) = compare(session, &off, most, &mut self.mcp.next_attempt);
+        let off = disabled_ids(session);
+        let (changes, wanted) = compare(session, &off, most, &mut self.mcp);
         let blocks_ms = self.config.mcp_blocking_ms;
         for change in changes {
             let (id, state) = match change {
@@ -221,12 +221,7 @@ impl Host {
 }
 
 /// Compares what is to run with what was to run.
-fn compare(
-    session: &mut Session,
-    off: &BTreeSet<String>,
-    most: usize,
-    next_attempt: &mut u64,
-) -> (Vec<Change>, ServersToRun) {
+fn compare(session: &mut Session, off: &BTreeSet<String>, most: usize, mcp: &mut Mcp) -> (Vec<Change>, ServersToRun) {
     let mut changes = Vec::new();
     let mut wanted = Vec::new();
     let mut listed = HashSet::new();
@@ -242,8 +237,7 @@ fn compare(
         server.is_wanted = is_on && !server.is_stopped && fits;
         if server.is_wanted {
             if !was_wanted {
-                *next_attempt += 1;
-                server.attempt = *next_attempt;
+                server.attempt = mcp.next_attempt();
                 changes.push(Change::Start(shown.id.clone()));
             }
             wanted.push(ServerToRun {

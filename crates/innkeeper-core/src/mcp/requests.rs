@@ -10,7 +10,7 @@ use ahp_types::state::McpServerState;
 
 use super::wire;
 use crate::core::{Cx, Host};
-use crate::customization::switched_off;
+use crate::customization::disabled_ids;
 use crate::dispatch::{Dispatched, Verdict};
 use crate::session::Session;
 
@@ -38,8 +38,7 @@ impl Host {
             let is_starting = wire::find(&session.state, &start.id)
                 .is_some_and(|server| matches!(server.state, McpServerState::Starting(_)));
             if !is_starting || session.mcp.attempt(&start.id).is_none() {
-                self.mcp.next_attempt += 1;
-                session.mcp.start(&start.id, self.mcp.next_attempt);
+                session.mcp.start(&start.id, self.mcp.next_attempt());
             }
         }
         self.commit_dispatched(cx, by, StateAction::SessionMcpServerStartRequested(start));
@@ -102,7 +101,7 @@ fn check_can_start(session: &Session, id: &str) -> Result<(), String> {
             "id: the host is still discovering {shown:?}; it starts automatically"
         ));
     }
-    if switched_off(session).contains(id) {
+    if disabled_ids(session).contains(id) {
         return Err(format!(
             "id: the MCP server {shown:?} or its plugin is disabled; enable it first"
         ));

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn t21_tokens_are_refreshed_at_who_gives_them_out_and_nowhere_else() {
+    fn t21_tokens_are_refreshed_at_their_issuer_alone() {
         let told = ["https://Login.example.com:443/tenant".to_owned()];
         for (endpoint, is_fine) in [
             ("https://login.example.com/token", true),
@@ -92,7 +92,7 @@ mod tests {
         assert!(refused.message.contains("revocationEndpoint"), "{}", refused.message);
         assert!(
             check_endpoints(&refresh("https://a.test"), &[]).is_err(),
-            "nobody is known"
+            "no token endpoint is known"
         );
     }
 }

@@ -31,25 +31,25 @@ use crate::protocol::request::RequestId;
 use crate::protocol::uri;
 use crate::time::Now;
 
-/// Most resources that are remembered to have a token.
+/// Maximum resources with a token.
 const MAX_RESOURCES: usize = 1024;
 
 /// For which resources servers have tokens.
 #[derive(Debug, Default)]
 pub(crate) struct McpTokens {
     given: BTreeMap<String, Given>,
-    /// How many were given.
+    /// The number of the latest token.
     count: u64,
 }
 
 /// A token, without its secret.
 #[derive(Debug)]
 struct Given {
-    /// Which it is.
+    /// Its number, unique in this core.
     number: u64,
     /// The client that gave it.
     by: ClientId,
-    /// Until when it is good, on the monotonic clock.
+    /// Its expiry, on the monotonic clock.
     until_ms: Option<u64>,
     /// The authorization servers of the resource that its MCP servers named when it was given.
     authorization_servers: Vec<String>,
@@ -233,10 +233,10 @@ impl Host {
             return;
         };
         self.hide_token(cx, resource);
-        let is_nobodys = !self.config.persists_mcp_tokens && !self.clients.contains_key(&given.by);
+        let has_no_owner = !self.config.persists_mcp_tokens && !self.clients.contains_key(&given.by);
         cx.emit(McpCommand::SetToken {
             resource: resource.to_owned(),
-            change: match is_nobodys {
+            change: match has_no_owner {
                 true => TokenChange::TakenBack,
                 false => TokenChange::Expired,
             },
@@ -318,7 +318,7 @@ impl Host {
         }
     }
 
-    /// Goes on with what is known of tokens by the core before this one.
+    /// Takes over the token state of the previous core.
     pub(crate) fn take_over_server_tokens(&mut self, before: Mcp) {
         let mut before = before.tokens;
         let keeps = self.config.persists_mcp_tokens;

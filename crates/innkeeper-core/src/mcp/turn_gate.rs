@@ -72,7 +72,7 @@ impl Host {
             return never!("the turn is held");
         };
         // Its agent's time starts here.
-        run.heard_ms = cx.now.mono_ms;
+        run.last_event_ms = cx.now.mono_ms;
         let turn = run.key;
         let author: Option<ClientId> = run.author.clone();
         if let Some(start) = self.turn_start(cx, chat_id, held.resume, author.as_ref()) {
@@ -87,7 +87,7 @@ impl Host {
     /// A turn ended before its agent got it.
     pub(crate) fn note_missed_turn(&mut self, chat_id: ChannelId, held: TurnWait) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
-            chat.unheard |= !held.resume;
+            chat.undelivered |= !held.resume;
         }
     }
 
@@ -112,7 +112,7 @@ impl Host {
 /// The names of what the turns of a session wait for: servers that start, and before that the report of which ones
 /// there are.
 fn awaited(session: &Session) -> Vec<&str> {
-    if session.customizing.is_awaited() {
+    if session.customization.is_awaited() {
         return vec!["the session's customizations"];
     }
     let servers = wire::servers(&session.state).map(|(_, server)| server);

@@ -195,7 +195,7 @@ pub(super) fn hide_token(server: &mut McpServerCustomization) {
     }
 }
 
-/// Its pictures as clients are shown them, if it has any.
+/// Its icons in the published form, if it has any.
 pub(super) fn icons(icons: &[ServerIcon]) -> Option<Vec<Icon>> {
     let shown = icons.iter().map(|icon| {
         let (src, content_type) = content::icon(&icon.src, icon.content_type.as_deref());

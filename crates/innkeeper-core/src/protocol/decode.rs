@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 
 use ahp_types::actions::StateAction;
+use ahp_types::state::{AgentSelection, ModelSelection};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::protocol::action_table;
 use crate::protocol::dialect::extension;
+use crate::session::choice::SessionChoice;
 
 /// Why an action from a client could not be read (DSP-08).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +33,15 @@ impl std::fmt::Display for DecodeError {
     }
 }
 
+/// The type of an action.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, rename = "type")]
+    name: Cow<'a, str>,
+}
+
 /// Decodes one action.
 pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
-    #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow, rename = "type")]
-        name: Cow<'a, str>,
-    }
     let head: Head<'_> = serde_json::from_str(raw.get()).map_err(|error| {
         let field = if raw.get().starts_with('{') {
             "action.type"
@@ -62,6 +66,28 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
             checked(action, raw)
         }
     }
+}
+
+/// Decodes the choice of a model or an agent for a session, which clients of older versions dispatch; `None` for any
+/// other action.
+pub fn decode_choice(raw: &RawValue) -> Option<Result<SessionChoice, DecodeError>> {
+    #[derive(Deserialize)]
+    #[serde(tag = "type")]
+    enum Action {
+        #[serde(rename = "session/modelChanged")]
+        Model { model: ModelSelection },
+        #[serde(rename = "session/agentChanged")]
+        Agent { agent: Option<AgentSelection> },
+    }
+    let name = serde_json::from_str::<Head<'_>>(raw.get()).ok()?.name;
+    if !["session/modelChanged", "session/agentChanged"].contains(&&*name) {
+        return None;
+    }
+    Some(match serde_json::from_str(raw.get()) {
+        Ok(Action::Model { model }) => Ok(SessionChoice::Model(Some(model))),
+        Ok(Action::Agent { agent }) => Ok(SessionChoice::Agent(agent)),
+        Err(error) => Err(DecodeError::Malformed(format!("action: {}", plain(&error)))),
+    })
 }
 
 /// Checks the fields that the action's type does not have (SMT-02).

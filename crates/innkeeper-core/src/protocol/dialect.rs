@@ -4,13 +4,15 @@
 //! dialect of a connection is negotiated in its handshake and holds for the whole connection (NEG-07). Everything that
 //! goes to one connection passes through it after it was encoded for all:
 //!
-//! - published actions: [`Dialect::knows`] withholds them, [`Dialect::frame`] picks their form;
+//! - published actions: [`Dialect::frame`] picks their form, and the connection's writer translates it if its bytes
+//!   mean something else in the client's version ([`ActionFrame::same`]);
 //! - replayed actions: [`Dialect::replay`];
 //! - snapshots: [`Dialect::snapshot`];
-//! - summaries of sessions, in answers and notifications: [`ProtocolVersion::summary`].
+//! - summaries of sessions, in answers and notifications: [`summary`].
 //!
-//! [`mcp_apps`] leaves out what only clients with MCP Apps see. [`extension`] adds the fields that this host's
-//! extensions have and the published types lack.
+//! The translation itself is in the crate `innkeeper-dialects`, one step per version. [`mcp_apps`] leaves out what only
+//! clients with MCP Apps see. [`extension`] adds the fields that this host's extensions have and the published types
+//! lack.
 
 pub(crate) mod extension;
 pub(crate) mod mcp_apps;
@@ -18,85 +20,61 @@ pub(crate) mod mcp_apps;
 use std::sync::Arc;
 
 use ahp_types::state::SessionSummary;
+pub use innkeeper_dialects::Version;
+use innkeeper_dialects::{Offer, Translator, negotiate};
 
-use crate::protocol::frame::ActionFrame;
+use crate::ids::ClientId;
+use crate::protocol::action_table::{Translation, rule_named};
+use crate::protocol::frame::{ActionFrame, action_name};
 use crate::protocol::snapshot::Snapshot;
 
-/// A version of the protocol, as far as this host distinguishes versions (NEG-08). Upstream's registry tags eight of
-/// the ten actions new in 1.0.0 as known to 0.9, so only the canvas ones are withheld there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProtocolVersion {
-    /// 0.9, or known to 0.9 and later.
-    #[default]
-    V0_9,
-    /// 1.0, or known to 1.0 and later.
-    V1_0,
+/// The summary of a session as a version knows it.
+pub(crate) fn summary(version: Version, mut summary: SessionSummary) -> SessionSummary {
+    // ROOT-16: only 1.0 knows the compact catalogue and the default chat.
+    if !version.summaries_have_chats() {
+        summary.chats = None;
+        summary.default_chat = None;
+    }
+    summary
 }
 
-impl ProtocolVersion {
-    /// All versions, the newest first.
-    pub(crate) const ALL: [Self; 2] = [Self::V1_0, Self::V0_9];
-
-    /// The version that a negotiated version string belongs to.
-    pub(crate) fn of(version: &str) -> Self {
-        if version.starts_with("0.") {
-            Self::V0_9
-        } else {
-            Self::V1_0
-        }
+/// The fields that never change or that clients of this version ignore in a partial summary (ROOT-14).
+pub(crate) fn not_in_partial_summary(version: Version) -> &'static [&'static str] {
+    match version.summaries_have_chats() {
+        true => &["resource", "provider", "createdAt", "defaultChat", "_meta"],
+        // The client of 0.9 that is in use takes over `_meta` from a partial summary, and ignores another sessionAdded
+        // of a session that it knows.
+        false => &["resource", "provider", "createdAt", "defaultChat"],
     }
+}
 
-    /// Whether summaries of sessions have another form than the newest one.
-    pub(crate) fn changes_summaries(self) -> bool {
-        self == Self::V0_9
-    }
-
-    /// The summary of a session as this version knows it.
-    pub(crate) fn summary(self, mut summary: SessionSummary) -> SessionSummary {
-        // ROOT-16: 0.9 knows neither the compact catalogue nor the default chat.
-        if self.changes_summaries() {
-            summary.chats = None;
-            summary.default_chat = None;
-        }
-        summary
-    }
-
-    /// The fields that never change or that clients of this version ignore in a partial summary (ROOT-14).
-    pub(crate) fn not_in_partial_summary(self) -> &'static [&'static str] {
-        match self {
-            Self::V1_0 => &["resource", "provider", "createdAt", "defaultChat", "_meta"],
-            // The client of 0.9 that is in use takes over `_meta` from a partial summary, and ignores another
-            // sessionAdded of a session that it knows.
-            Self::V0_9 => &["resource", "provider", "createdAt", "defaultChat"],
-        }
-    }
+/// The version that a stored negotiation chose; `None` if this host does not serve it.
+fn stored_version(protocol: &str) -> Option<Version> {
+    let number = protocol.parse().map(Offer::Number);
+    let offer = number.unwrap_or_else(|_| Offer::List(vec![protocol.to_owned()]));
+    Some(negotiate(&offer).ok()??.version)
 }
 
 /// The dialect of one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dialect {
     /// The version of the protocol.
-    pub version: ProtocolVersion,
+    pub version: Version,
     /// Whether the client shows MCP Apps (MCP-14).
     pub mcp_apps: bool,
 }
 
 impl Dialect {
-    /// The dialect of a client that negotiated this version.
-    pub(crate) fn new(version: &str, mcp_apps: bool) -> Self {
-        let version = ProtocolVersion::of(version);
-        Self { version, mcp_apps }
-    }
-
-    /// Whether the client knows what this version introduced (NEG-07).
-    pub(crate) fn knows(self, since: ProtocolVersion) -> bool {
-        self.version >= since
+    /// The dialect of a client that negotiated this version in an earlier run of the host.
+    pub(crate) fn restored(protocol: &str, mcp_apps: bool) -> Option<Self> {
+        let version = stored_version(protocol)?;
+        Some(Self { version, mcp_apps })
     }
 
     /// Whether a client with this dialect holds the same state as one with the other, so that the same actions
     /// continue it.
     pub(crate) fn has_state_of(self, other: Self) -> bool {
-        self.mcp_apps == other.mcp_apps
+        self == other
     }
 
     /// The form of a published action that the client gets.
@@ -107,9 +85,9 @@ impl Dialect {
         }
     }
 
-    /// The replayed actions that the client gets, in their form.
-    pub(crate) fn replay(self, mut frames: Vec<Arc<ActionFrame>>) -> Vec<Arc<ActionFrame>> {
-        frames.retain(|frame| self.knows(frame.since));
+    /// The replayed actions that a client gets, in their form. `None` if one of them cannot be translated without the
+    /// state before it, which is gone.
+    pub(crate) fn replay(self, client: &ClientId, mut frames: Vec<Arc<ActionFrame>>) -> Option<Vec<Arc<ActionFrame>>> {
         if !self.mcp_apps {
             for frame in &mut frames {
                 if let Some(plain) = mcp_apps::replayed_without_apps(frame) {
@@ -117,13 +95,34 @@ impl Dialect {
                 }
             }
         }
-        frames
+        if !self.version.is_translated() {
+            return Some(frames);
+        }
+        let mut translator = Translator::new(self.version, client.as_str());
+        let mut shown = Vec::with_capacity(frames.len());
+        for frame in frames {
+            let rule = action_name(&frame.bytes).and_then(rule_named);
+            match rule.filter(|rule| rule.same > self.version) {
+                None => shown.push(frame),
+                Some(rule) if rule.translation == Translation::Stateful => return None,
+                Some(_) => {
+                    let messages = translator.down_action(&frame.bytes, None);
+                    let messages = messages.into_iter();
+                    shown.extend(messages.map(|bytes| Arc::new(ActionFrame::replayed(frame.seq, bytes))));
+                }
+            }
+        }
+        Some(shown)
     }
 
     /// The form of a snapshot that the client gets.
-    pub(crate) fn snapshot(self, snapshot: Snapshot) -> Snapshot {
-        let hides_apps = !self.mcp_apps;
-        Snapshot { hides_apps, ..snapshot }
+    pub(crate) fn snapshot(self, client: &ClientId, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.hides_apps = !self.mcp_apps;
+        snapshot.version = self.version;
+        if let Some(around) = &mut snapshot.around {
+            around.own_client_id = client.as_str().to_owned();
+        }
+        snapshot
     }
 }
 
@@ -132,17 +131,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neg07_a_dialect_knows_its_version_and_everything_before() {
-        let old = Dialect::new("0.9.3", false);
-        let new = Dialect::new("1.0.0", true);
-        assert!(old.knows(ProtocolVersion::V0_9) && !old.knows(ProtocolVersion::V1_0));
-        assert!(new.knows(ProtocolVersion::V0_9) && new.knows(ProtocolVersion::V1_0));
+    fn neg20_a_stored_negotiation_names_its_version() {
+        let version = |protocol| Dialect::restored(protocol, false).map(|dialect| dialect.version);
+        assert_eq!(version("1.0.3"), Some(Version::V1_0));
+        assert_eq!(version("0.9.3"), Some(Version::V0_9));
+        assert_eq!(version("0.5.1"), Some(Version::V0_5_1));
+        assert_eq!(version("1"), Some(Version::V0_1), "0.1 has a number");
+        assert_eq!(version("2.0.0"), None);
+        assert_eq!(version(""), None);
     }
 
     #[test]
-    fn e58_only_mcp_apps_change_the_state_that_a_client_holds() {
-        let plain = Dialect::new("1.0.0", false);
-        assert!(plain.has_state_of(Dialect::new("0.9.0", false)));
-        assert!(!plain.has_state_of(Dialect::new("1.0.0", true)));
+    fn e58_versions_and_mcp_apps_change_the_state_that_a_client_holds() {
+        let dialect = |protocol, mcp_apps| Dialect::restored(protocol, mcp_apps).unwrap();
+        let plain = dialect("1.0.0", false);
+        assert!(plain.has_state_of(dialect("1.0.7", false)));
+        assert!(!plain.has_state_of(dialect("0.9.0", false)));
+        assert!(!plain.has_state_of(dialect("1.0.0", true)));
     }
 }

@@ -2,6 +2,7 @@
 
 use ahp_types::errors::AuthRequiredErrorData;
 use ahp_types::state::ProtectedResourceMetadata;
+use innkeeper_dialects::Offer;
 use serde_json::{Value, json};
 
 use crate::clients::credentials::names;
@@ -89,15 +90,20 @@ impl RpcError {
         }
     }
 
-    /// `-32005` with the ranges we speak (NEG-05).
-    pub fn unsupported_version(offered: &[String]) -> Self {
+    /// `-32005` with the versions we speak (NEG-05).
+    pub fn unsupported_version(offer: &Offer) -> Self {
+        let offered = match offer {
+            Offer::List(offered) => offered.join(", "),
+            Offer::Number(number) => number.to_string(),
+        };
+        let supported = innkeeper_dialects::supported();
         Self {
             code: code::UNSUPPORTED_PROTOCOL_VERSION,
             message: format!(
-                "none of the offered protocol versions ({}) is supported; this host speaks ^1.0.0 and ^0.9.0",
-                offered.join(", ")
+                "none of the offered protocol versions ({offered}) is supported; this host speaks {}",
+                supported.join(", ")
             ),
-            data: Some(json!({ "supportedVersions": ["^1.0.0", "^0.9.0"] })),
+            data: Some(json!({ "supportedVersions": supported })),
         }
     }
 }

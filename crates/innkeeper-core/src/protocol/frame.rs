@@ -2,7 +2,7 @@
 //! bytes.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ahp_types::actions::StateAction;
 use bytes::Bytes;
@@ -12,11 +12,11 @@ use crate::effect::Subscriber;
 use crate::ids::Seq;
 use crate::protocol::action_table::{self, Durability};
 use crate::protocol::answer_numbers;
-use crate::protocol::dialect::ProtocolVersion;
+use crate::protocol::dialect::Version;
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::error::RpcError;
 use crate::protocol::request::RequestId;
-use crate::protocol::snapshot::Answer;
+use crate::protocol::snapshot::{Before, RpcAnswer};
 
 pub(crate) const ACTION_HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
 
@@ -36,14 +36,26 @@ pub struct ActionFrame {
     pub seq: Seq,
     /// The whole JSON-RPC message.
     pub bytes: Vec<u8>,
-    /// The versions that know the action.
-    pub since: ProtocolVersion,
+    /// The oldest version in which these bytes mean the same. For older ones the action is translated.
+    pub same: Version,
     /// Its durability class.
     pub durability: Durability,
     /// Position of appended text, for frames that may be merged with their neighbours.
     splice: Option<Splice>,
     /// The same for clients without MCP Apps, if it differs (E-58).
     plain: Option<Arc<Self>>,
+    /// The state of the channel before the action, if a subscriber's translation needs it.
+    before: Option<Arc<Before>>,
+    /// Streamed output as clients get it that know no chats, once the first of them was sent it.
+    of_session: OnceLock<Box<SessionAppend>>,
+}
+
+/// Streamed output of a chat in the words of the versions in which the session is the chat.
+#[derive(Debug)]
+struct SessionAppend {
+    session: Box<str>,
+    has_channels: bool,
+    bytes: Bytes,
 }
 
 /// The text of a streamed append inside its frame, still JSON-escaped.
@@ -103,15 +115,82 @@ impl ActionFrame {
         }
     }
 
-    /// A frame from the replay window.
-    pub(crate) fn replayed(seq: Seq, since: ProtocolVersion, bytes: Vec<u8>) -> Self {
+    /// A frame from the replay window, in the form of its reader.
+    pub(crate) fn replayed(seq: Seq, bytes: Vec<u8>) -> Self {
+        Self::encoded(seq, bytes, Version::NEWEST, Durability::Durable, None)
+    }
+
+    fn encoded(seq: Seq, bytes: Vec<u8>, same: Version, durability: Durability, splice: Option<Splice>) -> Self {
         Self {
             seq,
             bytes,
-            since,
-            durability: Durability::Durable,
-            splice: None,
+            same,
+            durability,
+            splice,
             plain: None,
+            before: None,
+            of_session: OnceLock::new(),
+        }
+    }
+
+    /// Notes the state of the channel before the action.
+    pub(crate) fn set_before(&mut self, before: Option<Before>) {
+        self.before = before.map(Arc::new);
+    }
+
+    /// The state of the channel before the action, in JSON of 1.0, if a subscriber's translation needs it.
+    pub fn before(&self) -> Option<&serde_json::Value> {
+        self.before.as_deref().map(Before::value)
+    }
+
+    /// The chat's URI as it stands in the frame, for streamed output.
+    pub fn streaming_chat(&self) -> Option<&[u8]> {
+        let (channel, _) = self.splice.and_then(|splice| take_apart(&self.bytes[..splice.start]))?;
+        Some(channel)
+    }
+
+    /// Streamed output in the words of a version in which this session is the chat; `None` for other frames. Built
+    /// from the bytes of the frame without parsing them, and shared by all clients that get the same.
+    pub fn of_session(&self, session: &str, has_channels: bool) -> Option<Bytes> {
+        let encode = || {
+            let splice = self.splice?;
+            let (_, fields) = take_apart(&self.bytes[..splice.start])?;
+            let mut name = Vec::with_capacity(session.len() + 2);
+            write_json(&mut name, session);
+            let mut out = Vec::with_capacity(self.bytes.len() + name.len() + 16);
+            out.extend_from_slice(ACTION_HEAD);
+            out.push(b'{');
+            if has_channels {
+                out.extend_from_slice(br#""channel":"#);
+                out.extend_from_slice(&name);
+                out.push(b',');
+            }
+            out.extend_from_slice(br#""action":{"#);
+            if !has_channels {
+                out.extend_from_slice(br#""session":"#);
+                out.extend_from_slice(&name);
+                out.push(b',');
+            }
+            out.extend_from_slice(br#""type":"session/"#);
+            out.extend_from_slice(fields);
+            out.extend_from_slice(&self.bytes[splice.start..]);
+            Some(Bytes::from(out))
+        };
+        let shared = match self.of_session.get() {
+            Some(shared) => shared,
+            None => {
+                let append = SessionAppend {
+                    session: session.into(),
+                    has_channels,
+                    bytes: encode()?,
+                };
+                self.of_session.get_or_init(|| Box::new(append))
+            }
+        };
+        // A chat that moved may be known under two sessions.
+        match *shared.session == *session && shared.has_channels == has_channels {
+            true => Some(shared.bytes.clone()),
+            false => encode(),
         }
     }
 
@@ -184,12 +263,9 @@ impl ActionFrame {
             (None, _) | (_, None) => (last.bytes.clone(), last.splice),
         };
         Self {
-            seq: last.seq,
-            bytes,
-            since: last.since,
-            durability: last.durability,
-            splice,
             plain: last.plain.clone(),
+            before: last.before.clone(),
+            ..Self::encoded(last.seq, bytes, last.same, last.durability, splice)
         }
     }
 }
@@ -219,6 +295,10 @@ pub(crate) fn encode_action(
             &delta.part_id,
             &delta.content,
         )),
+        (StateAction::TerminalData(output), None) => {
+            out.extend_from_slice(br#"{"type":"terminal/data","data":"#);
+            Some(write_append_text(&mut out, &output.data))
+        }
         _ => {
             beside.write(&mut out, action);
             None
@@ -226,18 +306,13 @@ pub(crate) fn encode_action(
     };
     end_envelope(&mut out, seq, origin, None);
     let rule = action_table::rule(action);
-    ActionFrame {
-        seq,
-        bytes: out,
-        since: rule.map_or(ProtocolVersion::V0_9, |rule| rule.since),
-        durability: match origin {
-            // Every action of a user survives a crash (P1).
-            Some(_) => Durability::Durable,
-            None => rule.map_or(Durability::Durable, |rule| rule.durability),
-        },
-        splice,
-        plain: None,
-    }
+    let durability = match (rule.map_or(Durability::Durable, |rule| rule.durability), origin) {
+        // Every action of a user survives a crash (P1), unless its channel is not in the journal.
+        (Durability::Durable | Durability::Stream, Some(_)) => Durability::Durable,
+        (durability, _) => durability,
+    };
+    let same = rule.map_or(Version::NEWEST, |rule| rule.same);
+    ActionFrame::encoded(seq, out, same, durability, splice)
 }
 
 /// The part of an append's frame before its text: channel, type, turn and part never change while
@@ -262,15 +337,30 @@ impl AppendHead {
         out.extend_from_slice(&self.bytes);
         let splice = write_append_text(&mut out, content);
         end_envelope(&mut out, seq, None, None);
-        ActionFrame {
-            seq,
-            bytes: out,
-            since: ProtocolVersion::V0_9,
-            durability: Durability::Stream,
-            splice: Some(splice),
-            plain: None,
-        }
+        ActionFrame::encoded(seq, out, APPENDS_SAME, Durability::Stream, Some(splice))
     }
+}
+
+/// The oldest version in which streamed output means the same, as the table of actions says: since there are chats.
+const APPENDS_SAME: Version = Version::V0_4;
+
+/// The name of the action in an encoded message.
+pub(crate) fn action_name(message: &[u8]) -> Option<&str> {
+    const TYPE: &[u8] = br#""type":""#;
+    // Quotes within a string are escaped, so this is the type of the action and no part of its channel.
+    let body = message.get(ACTION_HEAD.len()..)?;
+    let at = body.windows(TYPE.len()).position(|window| window == TYPE)?;
+    let name = body.get(at + TYPE.len()..)?;
+    let end = name.iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(&name[..end]).ok()
+}
+
+/// The channel of streamed output, and everything from the name of the action on, after `chat/`.
+fn take_apart(head: &[u8]) -> Option<(&[u8], &[u8])> {
+    const BETWEEN: &[u8] = br#"","action":{"type":"chat/"#;
+    let body = head.strip_prefix(ACTION_HEAD)?.strip_prefix(br#"{"channel":""#)?;
+    let at = body.windows(BETWEEN.len()).position(|window| window == BETWEEN)?;
+    Some((&body[..at], &body[at + BETWEEN.len()..]))
 }
 
 /// Encodes a refusal: the client's own JSON, verbatim, with the reason (DSP-04, DSP-08).
@@ -341,7 +431,7 @@ pub enum Outgoing {
     /// A finished message.
     Text(Bytes),
     /// A response whose large parts are encoded by the connection's own writer.
-    Answer(Arc<Answer>),
+    Answer(Arc<RpcAnswer>),
 }
 
 impl Outgoing {
@@ -380,7 +470,7 @@ impl Outgoing {
             Self::Action(frame) => Wire::Action(frame),
             Self::Text(bytes) => Wire::Text(bytes),
             Self::Answer(answer) => match answer.is_small().then(|| answer.encode()) {
-                Some(Ok(bytes)) => Wire::Text(bytes),
+                Some(Ok(bytes)) => Wire::Answer(bytes, answer),
                 Some(Err(_)) | None => Wire::Stream(answer),
             },
         }
@@ -394,9 +484,11 @@ pub enum Wire {
     Action(Arc<ActionFrame>),
     /// Anything else that is encoded.
     Text(Bytes),
+    /// A response with snapshots that is encoded, in the words of its reader.
+    Answer(Bytes, Arc<RpcAnswer>),
     /// A response that is encoded while it is written, because it is large or because part of it
-    /// has to be read first: [`Answer::write_to`].
-    Stream(Arc<Answer>),
+    /// has to be read first: [`RpcAnswer::write_to`].
+    Stream(Arc<RpcAnswer>),
 }
 
 impl Wire {
@@ -404,7 +496,7 @@ impl Wire {
     pub fn encoded(&self) -> Option<&[u8]> {
         match self {
             Self::Action(frame) => Some(&frame.bytes),
-            Self::Text(bytes) => Some(bytes),
+            Self::Text(bytes) | Self::Answer(bytes, _) => Some(bytes),
             Self::Stream(_) => None,
         }
     }
@@ -413,7 +505,7 @@ impl Wire {
     pub fn to_bytes(&self) -> io::Result<Bytes> {
         match self {
             Self::Action(frame) => Ok(Bytes::copy_from_slice(&frame.bytes)),
-            Self::Text(bytes) => Ok(bytes.clone()),
+            Self::Text(bytes) | Self::Answer(bytes, _) => Ok(bytes.clone()),
             Self::Stream(answer) => answer.encode(),
         }
     }
@@ -544,10 +636,7 @@ mod tests {
             let general = encode_action("\"ahp-chat:/a\"", &action, ExtensionFields::Nothing, Seq(5), None);
             let prepared = AppendHead::new("\"ahp-chat:/a\"", name, "t\"1", "p").encode("x\ny", Seq(5));
             assert_eq!(general.bytes, prepared.bytes);
-            assert_eq!(
-                (general.since, general.durability),
-                (prepared.since, prepared.durability)
-            );
+            assert_eq!((general.same, general.durability), (prepared.same, prepared.durability));
             assert!(prepared.merges_with(&general));
         }
     }
@@ -563,6 +652,40 @@ mod tests {
         let again = ActionFrame::merged(&[Arc::new(merged), delta("p", "!", 10)]);
         let message: serde_json::Value = serde_json::from_slice(&again.bytes).expect("decodes");
         assert_eq!(message["params"]["action"]["content"], "a\"\\b\u{1F600}!");
+    }
+
+    #[test]
+    fn clients_without_chats_get_streamed_output_as_shared_bytes() {
+        let frame = delta("p", "a \"quoted\"\nline", 7);
+        assert_eq!(frame.streaming_chat(), Some(&b"ahp-chat:/a"[..]));
+        let shown = frame.of_session("ahp-session:/s", true).expect("streamed");
+        let message: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
+        assert_eq!(
+            message["params"],
+            serde_json::json!({
+                "channel": "ahp-session:/s",
+                "action": { "type": "session/delta", "turnId": "t\"1", "partId": "p", "content": "a \"quoted\"\nline" },
+                "serverSeq": 7,
+            })
+        );
+        let again = frame.of_session("ahp-session:/s", true).expect("streamed");
+        assert_eq!(shown.as_ptr(), again.as_ptr(), "encoded once");
+        let other = frame.of_session("ahp-session:/other", true).expect("streamed");
+        assert!(
+            other.windows(5).any(|window| window == b"other"),
+            "never the bytes of another session"
+        );
+        let oldest = frame.of_session("ahp-session:/s", false).expect("streamed");
+        let message: serde_json::Value = serde_json::from_slice(&oldest).expect("JSON");
+        assert_eq!(message["params"].get("channel"), None);
+        assert_eq!(message["params"]["action"]["session"], "ahp-session:/s");
+        assert_eq!(message["params"]["action"]["type"], "session/delta");
+    }
+
+    #[test]
+    fn the_name_of_an_action_is_read_from_its_message() {
+        assert_eq!(action_name(&delta("p", "x", 1).bytes), Some("chat/delta"));
+        assert_eq!(action_name(b"{}"), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, SessionActiveClient};
+pub use innkeeper_dialects::Offer;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -12,6 +13,7 @@ use crate::ids::ClientId;
 use crate::mcp::{McpRequest, TokenRefresh};
 use crate::protocol::dialect::extension::OptIn;
 use crate::resources::{GrantCommand, ResourceOp};
+use crate::session::choice::SessionChoice;
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
 /// strings through (TRN-12).
@@ -90,8 +92,8 @@ pub enum Command {
     FetchTurns {
         /// The chat's URI.
         channel: String,
-        /// Cursor where the last page ended; absent means the next older page.
-        cursor: Option<String>,
+        /// Which page.
+        page: TurnsPage,
     },
     /// `completions`.
     Completions(Box<Completions>),
@@ -120,6 +122,20 @@ pub enum Command {
     Approvals(Box<ApprovalCommand>),
 }
 
+/// Which turns of a chat a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnsPage {
+    /// The page at a cursor, where the last page ended; absent means the next older page. The turns arrive in an action.
+    At(Option<String>),
+    /// The latest turns before a turn, or at all. The turns are in the answer (0.5.0 and older).
+    Before {
+        /// The id of the turn.
+        turn: Option<String>,
+        /// How many at most.
+        limit: Option<usize>,
+    },
+}
+
 /// The condition for a clean-up to dispose of a session: it is unused and unchanged since it was chosen. Choosing
 /// takes a while, a user may confirm in between, and a session that was used meanwhile must not be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,7 +161,7 @@ impl OnlyIf {
 #[derive(Debug, Clone)]
 pub struct Initialize {
     /// The versions the client offers, in any order (NEG-02).
-    pub protocol_versions: Vec<String>,
+    pub offer: Offer,
     /// The client's chosen identity.
     pub client_id: ClientId,
     /// Channels to subscribe to at once; unknown ones are skipped (NEG-11).
@@ -197,6 +213,19 @@ pub struct CreateSession {
     pub config: Map<String, Value>,
     /// Token for progress reports (ROOT-17).
     pub progress_token: Option<String>,
+    /// The session to start from, as clients of 0.8 and older ask for.
+    pub fork: Option<SessionFork>,
+    /// The session's model and agent, as clients of 0.4 and older choose them.
+    pub choices: Vec<SessionChoice>,
+}
+
+/// The session that a new one is a fork of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionFork {
+    /// Its URI.
+    pub session: String,
+    /// The last turn to take over.
+    pub turn_id: String,
 }
 
 /// Parameters of `createChat`.
@@ -212,6 +241,8 @@ pub struct CreateChat {
     pub source: Option<ChatSource>,
     /// A subset of the session's directories; absent means all (CHT-09).
     pub working_directories: Option<Vec<String>>,
+    /// The model and the agent of the chat, which clients of 0.4 choose when they create it.
+    pub choices: Vec<SessionChoice>,
 }
 
 /// Parameters of `moveChat`.

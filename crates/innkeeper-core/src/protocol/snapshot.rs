@@ -2,20 +2,24 @@
 
 use std::io;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ahp_types::state::{
-    ActiveTurn, ChatState, InputRequestResponsePart, ResponsePart, RootState, SessionState, ToolCallState,
+    ActiveTurn, ChatState, InputRequestResponsePart, ResponsePart, RootState, SessionState, SessionStatus,
+    ToolCallState,
 };
 use bytes::Bytes;
-use serde::ser::{SerializeMap, SerializeStruct};
+use innkeeper_dialects::state::{self as older, Around};
+use serde::ser::{Error, SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::agent::Setting;
 pub use crate::chat::history::History;
 use crate::core::PartState;
 use crate::ids::Seq;
 use crate::protocol::answer_numbers;
+use crate::protocol::dialect::Version;
 use crate::protocol::dialect::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
 use crate::protocol::dialect::mcp_apps::{WithoutApps, strip_apps};
 use crate::protocol::frame::{ActionFrame, begin_result};
@@ -37,6 +41,10 @@ pub struct Snapshot {
     pub state: State,
     /// Whether it is for a client without MCP Apps (MCP-14).
     pub hides_apps: bool,
+    /// The version of the protocol that its reader speaks.
+    pub version: Version,
+    /// Facts about a session that its state has in older versions only.
+    pub around: Option<Box<Around>>,
 }
 
 /// The state of one channel.
@@ -48,8 +56,22 @@ pub enum State {
     Session(Configured<SessionState, OptIns>),
     /// A chat: everything but the completed turns, those, and how many of them are shown.
     Chat(Arc<ChatState>, Arc<History>, Window),
+    /// A session together with the chat that it shows, for versions in which they are one channel. A chat that is asked
+    /// for by its own URI is shown as a session of its own.
+    SessionWithChat(Configured<SessionState, OptIns>, Option<Box<VisibleChat>>),
     /// A channel of another kind.
     Part(PartState),
+}
+
+/// The chat that a session shows.
+#[derive(Debug, Clone)]
+pub struct VisibleChat {
+    /// Everything but the completed turns.
+    pub head: Arc<ChatState>,
+    /// The completed turns.
+    pub history: Arc<History>,
+    /// How many of them are shown.
+    pub window: Window,
 }
 
 /// Which of a chat's completed turns a snapshot shows (SUB-12).
@@ -112,6 +134,40 @@ impl<T, X> Deref for Configured<T, X> {
 }
 
 impl Snapshot {
+    /// A snapshot for a client that speaks the newest version and shows MCP Apps.
+    pub fn new(resource: Arc<str>, from_seq: Seq, state: State) -> Self {
+        Self {
+            resource,
+            from_seq,
+            state,
+            hides_apps: false,
+            version: Version::NEWEST,
+            around: None,
+        }
+    }
+
+    /// The chat that this session shows, and whether the session counts as read, for versions in which they are one
+    /// channel.
+    pub fn shown_chat(&self) -> Option<(&str, bool)> {
+        match &self.state {
+            State::SessionWithChat(session, Some(chat)) => {
+                let is_read = session.status & SessionStatus::IsRead.bits() != 0;
+                Some((&chat.head.resource, is_read))
+            }
+            State::SessionWithChat(_, None) | State::Root(_) | State::Session(_) | State::Chat(..) | State::Part(_) => {
+                None
+            }
+        }
+    }
+
+    /// The state of a session in JSON of the newest version, whatever version the snapshot is for.
+    pub fn session_json(&self) -> Option<Map<String, Value>> {
+        let (State::Session(session) | State::SessionWithChat(session, _)) = &self.state else {
+            return None;
+        };
+        object_of::<serde_json::Error>(&VisibleSession(session, self.hides_apps)).ok()
+    }
+
     /// The same as a client without MCP Apps sees it, for comparisons in tests.
     pub fn without_apps(mut self) -> Self {
         self.hides_apps = true;
@@ -129,9 +185,14 @@ impl State {
     fn is_in_memory(&self) -> bool {
         match self {
             Self::Root(_) | Self::Session(_) | Self::Part(_) => true,
-            Self::Chat(_, history, window) => history.resident_from() <= window.skipped.min(history.len()),
+            Self::Chat(_, history, window) => is_resident(history, *window),
+            Self::SessionWithChat(_, chat) => chat.as_ref().is_none_or(|chat| is_resident(&chat.history, chat.window)),
         }
     }
+}
+
+fn is_resident(history: &History, window: Window) -> bool {
+    history.resident_from() <= window.skipped.min(history.len())
 }
 
 impl Serialize for Snapshot {
@@ -139,7 +200,8 @@ impl Serialize for Snapshot {
         let mut out = serializer.serialize_struct("Snapshot", 3)?;
         out.serialize_field("resource", &*self.resource)?;
         match &self.state {
-            State::Session(session) => out.serialize_field("state", &ShownSession(session, self.hides_apps))?,
+            _ if self.version.is_translated() => out.serialize_field("state", &Translated(self))?,
+            State::Session(session) => out.serialize_field("state", &VisibleSession(session, self.hides_apps))?,
             state => out.serialize_field("state", state)?,
         }
         out.serialize_field("fromSeq", &self.from_seq.0)?;
@@ -151,10 +213,146 @@ impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Root(root) => serialize_root(root, serializer),
-            Self::Session(session) => ShownSession(session, false).serialize(serializer),
-            Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
+            Self::Session(session) => VisibleSession(session, false).serialize(serializer),
+            Self::Chat(head, history, window) => {
+                let turns = history.shown_from(window.skipped);
+                serialize_chat(head, &turns, cursor(history, window.skipped), serializer)
+            }
+            // It has no form of its own in the newest version.
+            Self::SessionWithChat(session, _) => VisibleSession(session, false).serialize(serializer),
             Self::Part(state) => state.serialize(serializer),
         }
+    }
+}
+
+/// The state of a snapshot in the words of an older version. The completed turns of a chat are translated one after
+/// the other while they are written.
+struct Translated<'a>(&'a Snapshot);
+
+impl Serialize for Translated<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Snapshot {
+            state,
+            hides_apps,
+            version,
+            around,
+            ..
+        } = self.0;
+        let to = *version;
+        let nothing = Around::default();
+        let around = around.as_deref().unwrap_or(&nothing);
+        match state {
+            State::Root(_) => {
+                let mut root = object_of(state)?;
+                older::root(to, &mut root);
+                root.serialize(serializer)
+            }
+            State::Session(session) => {
+                let mut session = object_of(&VisibleSession(session, *hides_apps))?;
+                older::session(to, &mut session, around);
+                session.serialize(serializer)
+            }
+            State::Chat(head, history, window) => {
+                let mut chat = head_of(head, history, *window)?;
+                older::chat(to, &mut chat);
+                serialize_with_turns(&chat, Some((history, *window)), to, serializer)
+            }
+            State::SessionWithChat(session, chat) => {
+                let mut session = object_of(&VisibleSession(session, *hides_apps))?;
+                let head = match chat {
+                    Some(chat) => head_of(&chat.head, &chat.history, chat.window)?,
+                    None => Map::new(),
+                };
+                older::session_with_chat(to, &mut session, head, around);
+                session.insert(TURNS.to_owned(), Value::Array(Vec::new()));
+                let turns = chat.as_ref().map(|chat| (&chat.history, chat.window));
+                serialize_with_turns(&session, turns, to, serializer)
+            }
+            State::Part(part) => {
+                let mut state = object_of(part)?;
+                older::other(to, part.kind().prefix(), &mut state);
+                state.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// The member of a chat that has its completed turns.
+const TURNS: &str = "turns";
+
+/// A value as an object of JSON.
+fn object_of<E: Error>(value: &impl Serialize) -> Result<Map<String, Value>, E> {
+    match serde_json::to_value(value).map_err(E::custom)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(E::custom("a state is an object")),
+    }
+}
+
+/// Everything of a chat but its completed turns, with an empty list in their place.
+fn head_of<E: Error>(head: &ChatState, history: &History, window: Window) -> Result<Map<String, Value>, E> {
+    struct Head<'a>(&'a ChatState, Option<String>);
+    impl Serialize for Head<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serialize_chat(self.0, &[(); 0], self.1.clone(), serializer)
+        }
+    }
+    object_of(&Head(head, cursor(history, window.skipped)))
+}
+
+/// Writes a state with the completed turns of a chat in their place.
+fn serialize_with_turns<S: Serializer>(
+    state: &Map<String, Value>,
+    turns: Option<(&Arc<History>, Window)>,
+    to: Version,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut out = serializer.serialize_map(Some(state.len()))?;
+    for (key, value) in state {
+        match turns {
+            Some((history, window)) if key == TURNS => {
+                out.serialize_entry(key, &history.shown_from(window.skipped).in_version(to))?;
+            }
+            _ => out.serialize_entry(key, value)?,
+        }
+    }
+    out.end()
+}
+
+/// The state of a channel before an action, for the translation of the action. It is encoded when the first
+/// connection needs it, and once for all of them.
+#[derive(Debug)]
+pub struct Before {
+    state: State,
+    hides_apps: bool,
+    json: OnceLock<Value>,
+}
+
+impl Before {
+    pub(crate) fn new(state: State) -> Self {
+        Self {
+            state,
+            hides_apps: false,
+            json: OnceLock::new(),
+        }
+    }
+
+    /// The same for clients without MCP Apps.
+    pub(crate) fn without_apps(&self) -> Self {
+        Self {
+            hides_apps: true,
+            ..Self::new(self.state.clone())
+        }
+    }
+
+    /// The state in JSON of the newest version. A chat has its latest completed turns only.
+    pub fn value(&self) -> &Value {
+        self.json.get_or_init(|| {
+            let json = match &self.state {
+                State::Session(session) => serde_json::to_value(VisibleSession(session, self.hides_apps)),
+                state => serde_json::to_value(state),
+            };
+            json.unwrap_or_default()
+        })
     }
 }
 
@@ -179,9 +377,9 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serial
 }
 
 /// A session, and whether what belongs to MCP Apps is left out.
-struct ShownSession<'a>(&'a Configured<SessionState, OptIns>, bool);
+struct VisibleSession<'a>(&'a Configured<SessionState, OptIns>, bool);
 
-impl Serialize for ShownSession<'_> {
+impl Serialize for VisibleSession<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize_session(self.0, self.1, serializer)
     }
@@ -247,10 +445,10 @@ fn serialize_session<S: Serializer>(
 
 /// Writes a chat as the published type would. The destructuring is exhaustive, so a field added
 /// upstream does not compile until it is written here.
-fn serialize_chat<S: Serializer>(
+fn serialize_chat<S: Serializer, T: Serialize>(
     head: &ChatState,
-    history: &History,
-    window: Window,
+    turns: &T,
+    turns_next_cursor: Option<String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let ChatState {
@@ -290,8 +488,8 @@ fn serialize_chat<S: Serializer>(
     optional(&mut out, "changesets", changesets)?;
     optional(&mut out, "backgroundWork", background_work)?;
     optional(&mut out, "canvases", canvases)?;
-    out.serialize_entry("turns", &history.shown_from(window.skipped))?;
-    optional(&mut out, "turnsNextCursor", &cursor(history, window.skipped))?;
+    out.serialize_entry(TURNS, turns)?;
+    optional(&mut out, "turnsNextCursor", &turns_next_cursor)?;
     optional(&mut out, "activeTurn", &active_turn.as_ref().map(Active))?;
     optional(&mut out, "steeringMessage", steering_message)?;
     optional(&mut out, "queuedMessages", queued_messages)?;
@@ -366,7 +564,7 @@ impl Serialize for Part<'_> {
 /// A response that carries state. It is queued on the connection together with the actions that follow it, so nothing
 /// can overtake it (SUB-03, E-04).
 #[derive(Debug)]
-pub struct Answer {
+pub struct RpcAnswer {
     /// The request it answers.
     pub id: RequestId,
     /// Its content.
@@ -403,19 +601,32 @@ pub enum AnswerBody {
     },
 }
 
-impl Answer {
+impl RpcAnswer {
     pub(crate) fn weight(&self) -> usize {
         self.estimated_bytes
     }
 
-    /// Whether it is worth encoding in one piece: little, and nothing of it has to be read first.
-    pub(crate) fn is_small(&self) -> bool {
-        let snapshots = match &self.body {
+    /// Whether it completes the handshake of a connection.
+    pub fn is_handshake(&self) -> bool {
+        match self.body {
+            AnswerBody::Initialized { .. } | AnswerBody::Replayed { .. } | AnswerBody::Resynced { .. } => true,
+            AnswerBody::Subscribed(_) | AnswerBody::Found(_) => false,
+        }
+    }
+
+    /// Its snapshots.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        match &self.body {
             AnswerBody::Subscribed(snapshot) => std::slice::from_ref(snapshot),
             AnswerBody::Initialized { snapshots, .. } | AnswerBody::Resynced { snapshots } => snapshots,
             AnswerBody::Replayed { .. } | AnswerBody::Found(_) => &[],
-        };
-        self.estimated_bytes <= SMALL_BYTES && snapshots.iter().all(|snapshot| snapshot.state.is_in_memory())
+        }
+    }
+
+    /// Whether it is worth encoding in one piece: little, and nothing of it has to be read first.
+    pub(crate) fn is_small(&self) -> bool {
+        let mut snapshots = self.snapshots().iter();
+        self.estimated_bytes <= SMALL_BYTES && snapshots.all(|snapshot| snapshot.state.is_in_memory())
     }
 
     /// Encodes the whole response in memory.

@@ -20,14 +20,15 @@ const DEFAULT_CHATS: &str = "ahp-chat://default/";
 const SUBAGENT_CHATS: &str = "ahp-chat://subagent/";
 /// Prefix of the URIs of contents that the host stores for sessions.
 pub const BLOB_PREFIX: &str = "innkeeper-content:/";
-/// Most bytes of a tool call's id in its subagent's URI.
+/// Maximum bytes of a tool call's id in its subagent's URI.
 const MAX_CALL_BYTES: usize = 256;
 
 /// Schemes that name something other than a session, so no session may take them.
-const RESERVED_SCHEMES: [&str; 12] = [
+const RESERVED_SCHEMES: [&str; 13] = [
     "ahp-root",
     "ahp-chat",
     "ahp-terminal",
+    "agenthost-terminal",
     "ahp-changeset",
     "ahp-resource-watch",
     "ahp-canvas",
@@ -38,6 +39,9 @@ const RESERVED_SCHEMES: [&str; 12] = [
     "mcp",
     "innkeeper-content",
 ];
+
+/// Schemes of terminals: that of the protocol, and that of VS Code.
+const TERMINAL_SCHEMES: [&str; 2] = ["ahp-terminal", "agenthost-terminal"];
 
 /// Schemes of resources. Nothing new is created under them: a session with the URI of a file would be taken for the
 /// file.
@@ -99,7 +103,10 @@ pub fn check_new_session(uri: &str) -> Result<(), String> {
             "names that start with {MOVED_SESSIONS} are the host's own; choose another"
         ));
     }
-    if scheme == "ahp-session" && uri.ends_with("/annotations") {
+    if uri.contains("/changeset/") {
+        return Err("a session URI has no /changeset/ in it; that names the session's changesets".to_owned());
+    }
+    if uri.ends_with("/annotations") {
         return Err("a session URI does not end in /annotations; that names the session's annotations".to_owned());
     }
     Ok(())
@@ -127,6 +134,20 @@ pub fn check_new_chat(uri: &str) -> Result<(), String> {
         return Err("ahp-chat://default/ and ahp-chat://subagent/ are for the host; use ahp-chat:/<id>".to_owned());
     }
     Ok(())
+}
+
+/// Checks that a client may create a terminal under this URI.
+pub fn check_new_terminal(uri: &str) -> Result<(), String> {
+    check(uri)?;
+    match is_terminal(uri) {
+        true => Ok(()),
+        false => Err("the URI of a terminal has the scheme ahp-terminal, as in ahp-terminal:/<id>".to_owned()),
+    }
+}
+
+/// Returns true if a URI can only be that of a terminal.
+pub(crate) fn is_terminal(uri: &str) -> bool {
+    scheme(uri).is_some_and(|scheme| TERMINAL_SCHEMES.contains(&scheme))
 }
 
 fn starts_with(uri: &str, head: &str) -> bool {
@@ -175,11 +196,12 @@ pub fn session_of_content(uri: &str) -> Option<(String, &str)> {
 }
 
 /// The URI of a subagent's chat, in the spelling that the reference client computes for the first
-/// subagent of a tool call (E-49). Further ones get a number.
+/// subagent of a tool call (E-49): in a fork it knows the subagents of the original by no other name. Further ones get
+/// a number.
 pub(crate) fn subagent_chat(session: &str, call: &str, is_free: impl Fn(&str) -> bool) -> String {
     let mut id = String::with_capacity(call.len());
     for byte in call.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
             id.push(char::from(byte));
         } else {
             id.push_str(&format!("%{byte:02X}"));
@@ -279,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn cht01_chats_may_use_any_scheme_but_those_of_other_things_and_the_hosts_own_names() {
+    fn cht01_chats_may_use_any_scheme_but_reserved_ones() {
         for good in [
             "ahp-chat:/a",
             "ahp-chat://mine/a",
@@ -305,15 +327,19 @@ mod tests {
     }
 
     #[test]
-    fn e49_a_subagents_uri_is_the_one_the_reference_client_computes_and_unique() {
+    fn e49_a_subagents_uri_is_unique_and_equals_the_reference_clients() {
         let first = subagent_chat("copilot:/1", "call_1", |_| true);
         assert_eq!(first, "ahp-chat://subagent/Y29waWxvdDovMQ/call_1");
         assert_eq!(
             subagent_chat("copilot:/1", "call_1", |uri| uri != first),
             format!("{first}~2")
         );
-        let odd = subagent_chat("copilot:/1", "a b/\u{e9}#?%", |_| true);
-        assert_eq!(odd, "ahp-chat://subagent/Y29waWxvdDovMQ/a%20b%2F%C3%A9%23%3F%25");
+        // The escapes of `encodeURIComponent`.
+        let odd = subagent_chat("copilot:/1", "a b/\u{e9}#?%-_.!~*'()", |_| true);
+        assert_eq!(
+            odd,
+            "ahp-chat://subagent/Y29waWxvdDovMQ/a%20b%2F%C3%A9%23%3F%25-_.!~*'()"
+        );
         assert_eq!(check(&odd), Ok(()));
         assert!(subagent_chat("copilot:/1", &"é".repeat(1000), |_| true).len() < 400);
     }

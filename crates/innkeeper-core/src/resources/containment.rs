@@ -23,8 +23,7 @@ pub(super) fn is_within(uri: &str, place: &str) -> bool {
     }
 }
 
-/// The names on the way to a file of this machine. `None` for what is none, and for what could be read in two
-/// ways.
+/// The path segments of a `file:` URI. `None` if the URI is not a local file or is ambiguous.
 fn names(uri: &str) -> Option<Vec<Vec<u8>>> {
     const SCHEME: &str = "file:";
     let scheme = uri.get(..SCHEME.len())?;
@@ -54,7 +53,7 @@ fn names(uri: &str) -> Option<Vec<Vec<u8>>> {
     Some(names)
 }
 
-/// A name without percent signs. `None` where one stands for nothing, or for what no name has.
+/// Percent-decodes a segment. `None` for an invalid escape or a forbidden byte.
 fn decoded(part: &str) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(part.len());
     let mut bytes = part.bytes();

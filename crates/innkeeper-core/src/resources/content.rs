@@ -16,6 +16,8 @@ use crate::resources::data_uri;
 const CONTENTS: &str = "innkeeper-content://";
 /// The prefix of an authority that is the content, in hexadecimal digits.
 const INLINE: &str = "inline-";
+/// The prefix of an authority that names one side of a changed file.
+const CHANGE: &str = "change-";
 
 /// The content that a URI identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum ContentUri {
     },
     /// A blob with this name of any session.
     Blob(String),
+    /// One side of a changed file of any session.
+    Change(String),
     /// The content.
     Inline(Vec<u8>),
 }
@@ -44,6 +48,9 @@ impl ContentUri {
         }
         let rest = text.get(CONTENTS.len()..)?;
         let authority = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
+        if let Some(name) = authority.strip_prefix(CHANGE) {
+            return Some(Self::Change(name.to_owned()));
+        }
         match authority.strip_prefix(INLINE) {
             Some(digits) => from_hex(digits).map(Self::Inline),
             None => Some(Self::Blob(authority)),
@@ -54,6 +61,11 @@ impl ContentUri {
 /// The URI of a blob with a name, for a file.
 pub fn blob(name: &str, file: &str) -> String {
     format!("{CONTENTS}{name}{}", path_of(file))
+}
+
+/// The URI of one side of a changed file.
+pub fn change(name: &str, file: &str) -> String {
+    format!("{CONTENTS}{CHANGE}{name}{}", path_of(file))
 }
 
 /// The URI that carries its content, for a file.
@@ -140,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn res03_the_path_of_a_content_is_that_of_its_file_whatever_is_in_it() {
+    fn res03_the_path_of_a_blob_is_that_of_its_file() {
         for (file, path) in [
             ("file:///home/me/x/out.txt", "/home/me/x/out.txt"),
             ("file:///home/me/a%20b%23%3F%25.txt", "/home/me/a%20b%23%3F%25.txt"),
@@ -194,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_stands_in_a_data_uri_gets_a_uri_with_a_path() {
+    fn an_image_in_a_data_uri_gets_a_uri_with_a_path() {
         let png = Some("image/png".to_owned());
         let moved = |ending: &str| format!("innkeeper-content://inline-000000/icon.{ending}");
         assert_eq!(icon("data:image/png;base64,AAAA", None), (moved("png"), png));

@@ -21,9 +21,9 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::uri;
 use crate::time::rfc3339;
 
-/// Most grants of one principal that are remembered; beyond it one of its own is forgotten.
+/// Maximum grants of one principal that are remembered; beyond it one of its own is forgotten.
 const MAX_GRANTS: usize = 1024;
-/// Most requests of one principal that wait for an admin; beyond it one of its own is forgotten.
+/// Maximum requests of one principal that wait for an admin; beyond it one of its own is forgotten.
 const MAX_WAITING: usize = 64;
 
 /// How `resourceRequest` is decided.

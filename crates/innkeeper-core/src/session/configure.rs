@@ -12,7 +12,7 @@ use crate::chat::approval_mode;
 use crate::clients::access::Scope;
 use crate::config::CoreConfig;
 use crate::core::{Cx, Host};
-use crate::customization::switched_off;
+use crate::customization::disabled_ids;
 use crate::effect::{CompletionQuery, CompletionRequest};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::RpcError;
@@ -20,6 +20,7 @@ use crate::protocol::frame::{Outgoing, encode_error, encode_result};
 use crate::protocol::request::{Completions, RequestId, SessionSetup, SettingQuery};
 use crate::session::Session;
 use crate::session::create::directories_of;
+use crate::session::isolation;
 use crate::session::settings::{self, InOrder, Problem};
 
 /// The host's setting for how long an agent may be silent.
@@ -27,9 +28,6 @@ const SILENCE_LIMIT: &str = "silenceLimitMinutes";
 /// Longest silence that can be set: a year, beyond which "never" is clearer.
 const MAX_SILENCE_MINUTES: f64 = 525_600.0;
 const MINUTE_MS: f64 = 60_000.0;
-
-/// The setting of other hosts that says whether a session gets a worktree of its own.
-const ISOLATION: &str = "isolation";
 
 /// The one kind of completion that AHP 1.0 has.
 const USER_MESSAGE: &str = "userMessage";
@@ -99,14 +97,14 @@ fn check_silence_limit(chosen: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
-/// VS Code has the settings `isolation` and `mode` for every host. Neither is a choice here, so they are not shown
-/// and their values are dropped, with one exception: a client that wants a worktree must not find the changes in the
-/// folder itself.
+/// VS Code has the settings `isolation` and `mode` for every host. A host that makes no worktrees shows neither and
+/// drops their values, with one exception: a client that wants a worktree must not find the changes in the folder
+/// itself.
 fn check_isolation(settings: &[Setting], chosen: &Map<String, Value>) -> Result<(), Problem> {
-    let is_setting = settings::find(settings, ISOLATION).is_some();
-    match chosen.get(ISOLATION).and_then(Value::as_str) {
+    let is_setting = settings::find(settings, isolation::ISOLATION).is_some();
+    match chosen.get(isolation::ISOLATION).and_then(Value::as_str) {
         Some("worktree") if !is_setting => Err(Problem::new(
-            ISOLATION,
+            isolation::ISOLATION,
             "must be folder: this host works in the directory itself; create a worktree and name its directory",
         )),
         Some(_) | None => Ok(()),
@@ -137,6 +135,9 @@ impl Host {
         let default = self.host_value(approval_mode::MODE);
         for setting in settings.iter_mut().filter(|setting| setting.id == approval_mode::MODE) {
             setting.default = default.cloned().or_else(|| setting.default.take());
+        }
+        if self.config.serves_changes {
+            settings.push(isolation::setting());
         }
         for setting in &agent.settings {
             if settings::find(&settings, &setting.id).is_none() {
@@ -302,7 +303,7 @@ impl Host {
             offset,
             commands: agent.map(|agent| agent.commands.clone()).unwrap_or_default(),
             session: chat.session,
-            switched_off: switched_off(session),
+            disabled_ids: disabled_ids(session),
         }))
     }
 

@@ -11,12 +11,11 @@ use serde_json::{Map, Value, json};
 
 use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
-use crate::chat::model::ChatModel;
 use crate::core::{Cx, Host, ROOT, never};
 use crate::effect::{AgentCommand, ChatInfo, Delivery, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::ChannelKind;
-use crate::protocol::dialect::ProtocolVersion;
+use crate::protocol::dialect::{self, Version};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::session::working_directories::MAX_DIRECTORIES;
@@ -24,10 +23,11 @@ use crate::session::working_directories::MAX_DIRECTORIES;
 use crate::chat::chats::Chat;
 use crate::protocol::request::{CreateSession, ListSessions, RequestId};
 use crate::protocol::uri;
+use crate::session::choice;
 use crate::session::settings::Problem;
 use crate::session::{Progress, Session, UNTITLED, summary_of};
 
-/// Most sessions on one page of `listSessions`.
+/// Maximum sessions on one page of `listSessions`.
 const MAX_PAGE: u32 = 1000;
 
 /// The result of a checked request: the provider, and the settings and configuration of the session.
@@ -89,7 +89,14 @@ impl Host {
             self.check_active_client(active, create.opt_in.as_ref())
                 .map_err(|problem| RpcError::invalid_params("activeClient", problem))?;
         }
-        let agent = self.agent_named(create.provider.as_deref())?;
+        let provider = match &create.fork {
+            Some(fork) => Some(self.check_fork(fork, create.provider.as_deref())?),
+            None => create.provider.clone(),
+        };
+        let agent = self.agent_named(provider.as_deref())?;
+        for choice in &create.choices {
+            choice::check(agent, choice).map_err(|problem| RpcError::new(code::INVALID_PARAMS, problem))?;
+        }
         let (settings, config) = self
             .session_config(agent, &create.config)
             .map_err(Problem::into_error)?;
@@ -119,9 +126,27 @@ impl Host {
                 working_directories.push(directory);
             }
         }
+        let source = create.fork.as_ref().and_then(|fork| self.channels.find(&fork.session));
+        let source = source.and_then(|source| self.sessions.get(&source));
+        if let Some(source) = source.filter(|_| working_directories.is_empty()) {
+            working_directories.extend(source.state.working_directories.iter().flatten().cloned());
+        }
+        let title = source.map_or_else(|| UNTITLED.to_owned(), |source| source.state.title.clone());
         let directories = (!working_directories.is_empty()).then(|| working_directories.clone());
-        let chat_state = new_chat(&chat_uri, UNTITLED, &now, ChatOrigin::User);
+        let mut chat_state = new_chat(&chat_uri, &title, &now, ChatOrigin::User);
+        if let Some(fork) = &create.fork
+            && let Ok((chat, _)) = self.source_of_fork(fork)
+            && let Some(source) = self.channels.get(chat)
+        {
+            chat_state.origin = Some(ChatOrigin::Fork {
+                chat: source.uri.to_string(),
+                turn_id: fork.turn_id.clone(),
+            });
+        }
+        let model = self.first_chat(chat_state.clone(), create.fork.as_ref());
         let state = SessionState {
+            title,
+            meta: choice::meta_of(&create.choices),
             working_directories: directories,
             chats: vec![summary_of(&chat_state)],
             config: Some(config),
@@ -140,7 +165,7 @@ impl Host {
         self.sessions.insert(session_id, session);
         self.share_workspace_approvals(session_id);
         self.persist_new(cx, session_id);
-        let chat_id = self.insert_chat(cx, Chat::new(session_id, ChatModel::new(chat_state)));
+        let chat_id = self.insert_chat(cx, Chat::new(session_id, model));
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.chats.push(chat_id);
         }
@@ -149,8 +174,18 @@ impl Host {
             self.set_opt_in(session_id, &active_client.client_id, create.opt_in);
             self.set_active_client(cx, session_id, active_client, None);
         }
-        let creator = self.conns.client(conn).cloned();
-        if self.asks_to_sign_in(cx, chat_id, creator.as_ref()) {
+        if create.fork.is_some() {
+            self.touched.note_content(session_id);
+        }
+        if !self.isolate(cx, session_id) {
+            let creator = self.conns.client(conn).cloned();
+            self.open_first_chat(cx, chat_id, creator.as_ref());
+        }
+    }
+
+    /// Opens the first chat of a new session.
+    pub(crate) fn open_first_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, creator: Option<&ClientId>) {
+        if self.asks_to_sign_in(cx, chat_id, creator) {
             // SES-05: its turns say what to do until then, and its agent is asked to open it with
             // the first that can run.
             self.chat_opened(cx, chat_id, Ok(()));
@@ -183,7 +218,7 @@ impl Host {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.can_resume = false;
             chat.is_open = true;
-            chat.unheard = false;
+            chat.undelivered = false;
         }
         // An agent may need its session's customizations at once.
         self.follow_subscribed(cx, chat_id);
@@ -197,8 +232,8 @@ impl Host {
             session: Arc::clone(&session.uri),
             chat: Arc::clone(&channel.uri),
             working_directories: directories_of(session, chat),
-            context: chat.aside.context.to_vec(),
-            selection: chat.aside.selection.clone(),
+            context: chat.side_context.context.to_vec(),
+            selection: chat.side_context.selection.clone(),
             settings: settings_of(session),
             memory: chat.memory.clone(),
         };
@@ -210,7 +245,7 @@ impl Host {
             history: past_turns(&channel.uri, &chat.model),
             credentials: self.credentials_for(cx.now, session, author),
             wants_progress: session.progress.is_some(),
-            switched_off: crate::customization::switched_off(session),
+            disabled_ids: crate::customization::disabled_ids(session),
         })));
     }
 
@@ -353,7 +388,7 @@ impl Host {
         let version = self.conns.dialect(conn).version;
         let items: Vec<SessionSummary> = rows
             .iter()
-            .map(|(_, _, session)| version.summary(session.summary()))
+            .map(|(_, _, session)| dialect::summary(version, session.summary()))
             .collect();
         let mut result = json!({ "items": items });
         if more && let Some((modified, id, _)) = rows.last() {
@@ -369,18 +404,21 @@ impl Host {
         };
         let summary = session.summary();
         session.announced = Some(summary.clone());
-        self.notify_root(cx, |version| Some(encode_added(version.summary(summary.clone()))));
+        self.notify_root(cx, |version| {
+            Some(encode_added(dialect::summary(version, summary.clone())))
+        });
     }
 
     /// Sends a notification to root subscribers only (SUB-05), in the form that each version of the protocol knows.
-    pub(crate) fn notify_root(&mut self, cx: &mut Cx<'_>, encode: impl Fn(ProtocolVersion) -> Option<bytes::Bytes>) {
+    /// There are two forms: the newest, and the one that the connections of all older versions translate further.
+    pub(crate) fn notify_root(&mut self, cx: &mut Cx<'_>, encode: impl Fn(Version) -> Option<bytes::Bytes>) {
         let Some(root) = self.channels.get_mut(ROOT) else {
             return never!("the channel exists");
         };
-        for version in ProtocolVersion::ALL {
-            let to = root.audience_of(version);
-            if !to.is_empty()
-                && let Some(message) = encode(version)
+        for has_chats in [true, false] {
+            let to = root.audience_with(|version| version.summaries_have_chats() == has_chats);
+            if let Some(first) = to.first()
+                && let Some(message) = encode(first.dialect.version)
             {
                 cx.emit(Delivery::Notify { to, message });
             }

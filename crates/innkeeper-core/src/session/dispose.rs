@@ -14,7 +14,6 @@ use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT, SessionRemoval, Timer, never};
 use crate::effect::{BlobCommand, Delivery, JournalCommand};
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
 use crate::protocol::request::{Command, OnlyIf, RequestId};
@@ -105,7 +104,8 @@ impl Host {
         }
         self.persist_removal(cx, session_id);
         self.forget_session(cx, session_id);
-        cx.emit(BlobCommand::DeleteSession { uri });
+        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
+        self.forget_changes(cx, uri);
     }
 
     /// Removes a session from memory after its chats.
@@ -166,6 +166,7 @@ impl Host {
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
         cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
+        self.forget_changes(cx, Arc::clone(&uri));
         cx.answer(conn, id, Ok(Value::Null));
         self.announce_removed(cx, &uri, None);
     }
@@ -185,7 +186,8 @@ impl Host {
         let uri: Arc<str> = channel.as_str().into();
         self.persist_removal_of(cx, &uri);
         self.invalidate(std::slice::from_ref(&uri));
-        cx.emit(BlobCommand::DeleteSession { uri });
+        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
+        self.forget_changes(cx, uri);
         cx.answer(conn, id, Ok(Value::Null));
     }
 
@@ -232,7 +234,7 @@ impl Host {
         };
         let message = encode_notification("root/sessionRemoved", &params);
         if let Some(root) = self.channels.get_mut(ROOT) {
-            let mut to = root.audience(ProtocolVersion::V0_9);
+            let mut to = root.audience();
             if let Some(only) = only {
                 to = to
                     .iter()

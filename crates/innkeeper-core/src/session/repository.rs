@@ -101,6 +101,7 @@ impl Host {
             None => {
                 cx.emit(RepositoryCommand::Unfollow { session: session_id });
                 self.show_repository(cx, session_id, None);
+                self.advertise_changesets(cx, session_id);
             }
         }
     }
@@ -118,10 +119,12 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let session = self.sessions.get(&chat.session);
+        let session_id = chat.session;
+        let session = self.sessions.get(&session_id);
         if session.is_some_and(|session| session.repository.is_some()) {
-            cx.emit(RepositoryCommand::Refresh { session: chat.session });
+            cx.emit(RepositoryCommand::Refresh { session: session_id });
         }
+        self.refresh_changesets(cx, session_id);
     }
 
     /// Ends the follow of a session that leaves memory.
@@ -142,6 +145,7 @@ impl Host {
         let session = self.sessions.get(&session_id);
         if session.is_some_and(|session| session.repository.as_deref() == Some(directory)) {
             self.show_repository(cx, session_id, state);
+            self.advertise_changesets(cx, session_id);
         }
     }
 
@@ -167,6 +171,11 @@ impl Host {
             self.commit(cx, session_id, action, None);
         }
     }
+}
+
+/// Whether a repository was seen around the session's directory.
+pub(crate) fn has_repository(meta: Option<&JsonObject>) -> bool {
+    meta.is_some_and(|meta| meta.contains_key(GIT))
 }
 
 /// The project of a session, for its summary.

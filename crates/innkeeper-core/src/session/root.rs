@@ -50,3 +50,42 @@ impl Root {
         self.state.config.as_ref()?.values.get(setting)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::SettingKind;
+
+    fn root() -> Root {
+        let setting = Setting {
+            id: "limit".to_owned(),
+            title: "Limit".to_owned(),
+            description: None,
+            kind: SettingKind::Boolean,
+            default: Some(json!(true)),
+            mutable: true,
+            read_only: false,
+            required: false,
+        };
+        Root::new(Vec::new(), Arc::new([setting]))
+    }
+
+    #[test]
+    fn a_new_root_has_the_defaults_of_its_settings() {
+        let root = root();
+        assert_eq!(root.value("limit"), Some(&json!(true)));
+        assert_eq!(root.value("other"), None);
+        assert_eq!(root.state().active_sessions, Some(0));
+    }
+
+    #[test]
+    fn a_state_that_was_handed_out_does_not_change() {
+        let mut root = root();
+        let before = Arc::clone(root.state());
+        root.state_mut().active_sessions = Some(3);
+        assert_eq!(before.active_sessions, Some(0));
+        assert_eq!(root.state().active_sessions, Some(3));
+    }
+}

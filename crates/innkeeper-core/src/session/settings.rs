@@ -23,7 +23,7 @@ use crate::protocol::error::RpcError;
 /// Longest text in a list.
 const MAX_ITEM_BYTES: usize = 1024;
 
-/// Most bytes of all values together: they are part of every snapshot and go to every turn.
+/// Maximum bytes of all values together: they are part of every snapshot and go to every turn.
 const MAX_VALUES_BYTES: usize = 512 << 10;
 
 /// The problem with a value, and the setting it belongs to.

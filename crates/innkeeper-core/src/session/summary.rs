@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::core::{Cx, Host, Timer, never};
 use crate::ids::{ChannelId, ConnId, Seq};
+use crate::protocol::dialect;
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::protocol::uri;
 use crate::session::Session;
@@ -100,8 +101,11 @@ impl Host {
         };
         let session_uri = session.uri.to_string();
         self.notify_root(cx, |version| {
-            let (known, next) = (version.summary(known.clone()), version.summary(next.clone()));
-            match changed_fields(&known, &next, version.not_in_partial_summary()) {
+            let (known, next) = (
+                dialect::summary(version, known.clone()),
+                dialect::summary(version, next.clone()),
+            );
+            match changed_fields(&known, &next, dialect::not_in_partial_summary(version)) {
                 Changes::Fields(changes) => {
                     let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
                     (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
@@ -113,9 +117,9 @@ impl Host {
         });
     }
 
-    /// Sends a client that continues with a replay the summaries of the sessions that changed while it was away.
-    /// Notifications are not replayed, and VS Code lists sessions again only after snapshots: without this, its list
-    /// shows a turn as running for ever that ended with the host.
+    /// Sends a client that reconnects the summaries of the sessions that changed while it was away. Notifications are
+    /// not replayed, and VS Code does not list sessions again: without this, its list shows a turn as running for ever
+    /// that ended with the host.
     pub(crate) fn repeat_summaries(&self, cx: &mut Cx<'_>, conn: ConnId, last_seen: Seq) {
         let is_newer = |id: &ChannelId| self.channels.get(*id).is_some_and(|channel| channel.last > last_seen);
         let changed = self
@@ -127,9 +131,26 @@ impl Host {
         let version = self.conns.dialect(conn).version;
         // The announced summary is what later changes are compared with.
         for summary in changed.into_iter().filter_map(|(_, session)| session.announced.clone()) {
-            cx.send(conn, Outgoing::Text(encode_added(version.summary(summary))));
+            let session = summary.resource.clone();
+            let summary = dialect::summary(version, summary);
+            let changes = volatile_fields(&summary);
+            cx.send(conn, Outgoing::Text(encode_added(summary)));
+            // VS Code takes new sessions from `root/sessionAdded`, and changes of known ones from here alone.
+            let params = json!({ "channel": uri::ROOT, "session": session, "changes": changes });
+            let changed = encode_notification("root/sessionSummaryChanged", &params);
+            cx.send(conn, Outgoing::Text(changed));
         }
     }
+}
+
+/// The fields of a summary that change while a turn runs. A missing activity is cleared (ROOT-14).
+fn volatile_fields(summary: &impl serde::Serialize) -> Map<String, Value> {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(summary) else {
+        return Map::new();
+    };
+    fields.retain(|name, _| ["status", "activity", "modifiedAt"].contains(&name.as_str()));
+    fields.entry("activity").or_insert_with(|| Value::from(""));
+    fields
 }
 
 enum Changes {

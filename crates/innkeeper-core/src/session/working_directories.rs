@@ -19,7 +19,7 @@ use crate::ids::ChannelId;
 use crate::protocol::uri;
 use crate::session::Session;
 
-/// Most directories of one session.
+/// Maximum directories of one session.
 pub(crate) const MAX_DIRECTORIES: usize = 256;
 
 impl Host {

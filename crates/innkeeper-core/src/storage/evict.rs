@@ -62,11 +62,13 @@ impl Host {
             || self.parts.are_busy_in(session_id)
     }
 
-    /// Whether a session or one of its chats has subscribers.
+    /// Whether a session, one of its chats or another of its channels has subscribers.
     pub(crate) fn has_listeners(&self, session_id: ChannelId) -> bool {
         let is_heard = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.has_subscribers());
         let session = self.sessions.get(&session_id);
-        is_heard(&session_id) || session.is_some_and(|session| session.chats.iter().any(is_heard))
+        is_heard(&session_id)
+            || session.is_some_and(|session| session.chats.iter().any(is_heard))
+            || self.parts.channels_in(session_id).iter().any(is_heard)
     }
 
     /// Takes a session at rest out of memory.

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::core::{Cx, Host};
 use crate::effect::JournalCommand;
 use crate::ids::ConnId;
+use crate::protocol::dialect;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
 use crate::protocol::request::RequestId;
@@ -56,7 +57,7 @@ impl Host {
         cx.answer(conn, id, Ok(answer));
         if let Ok(summary) = serde_json::from_slice::<SessionSummary>(&session.summary) {
             self.notify_root(cx, |version| {
-                let summary = version.summary(summary.clone());
+                let summary = dialect::summary(version, summary.clone());
                 let params = SessionAddedParams {
                     channel: uri::ROOT.to_owned(),
                     summary,

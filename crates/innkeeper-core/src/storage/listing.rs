@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use crate::core::{Cx, Host};
 use crate::effect::JournalCommand;
 use crate::ids::ConnId;
-use crate::protocol::dialect::ProtocolVersion;
+use crate::protocol::dialect::{self, Version};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::{Outgoing, encode_result};
 use crate::protocol::request::{ListSessions, RequestId};
 use crate::storage::records::{ListPage, StoredSummary};
 
-/// Most sessions on one page that was asked for with a limit.
+/// Maximum sessions on one page that was asked for with a limit.
 const MAX_PAGE: usize = 1000;
 
-/// Most sessions in an answer without a limit. Clients of today ask for everything and ignore the
+/// Maximum sessions in an answer without a limit. Clients of today ask for everything and ignore the
 /// cursor (ROOT-11); the published one reads no message beyond 64 MiB.
 const MAX_LIST: usize = 5000;
 
@@ -117,7 +117,7 @@ impl Host {
             _ => last,
         };
         let cursor = end.map(|(modified_ms, uri)| format!("{modified_ms}.{uri}"));
-        let answer = Answer {
+        let answer = ListAnswer {
             items: lines.iter().map(|line| &*line.summary).collect(),
             next_cursor: cursor,
         };
@@ -130,7 +130,7 @@ impl Host {
         rows: Vec<StoredSummary>,
         after: Option<&(i64, String)>,
         removed: &HashSet<String>,
-        version: ProtocolVersion,
+        version: Version,
     ) -> Vec<Line> {
         // A session that moved to the front since was on an earlier page, or was announced.
         let is_shown = |modified_ms: i64, uri: &str| {
@@ -152,7 +152,7 @@ impl Host {
 
     /// Adds sessions that were created, or moved to the front, since the store was asked: those before the last one
     /// of the page.
-    fn add_latest(&self, lines: &mut Vec<Line>, last: Option<&(i64, String)>, version: ProtocolVersion) {
+    fn add_latest(&self, lines: &mut Vec<Line>, last: Option<&(i64, String)>, version: Version) {
         let known: HashSet<&str> = lines.iter().map(|line| line.uri.as_str()).collect();
         let is_before = |modified_ms: i64, uri: &str| {
             let last = last.map(|(modified_ms, uri)| (*modified_ms, uri.as_str()));
@@ -172,14 +172,14 @@ impl Host {
 
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct ListAnswer<'a> {
     items: Vec<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
-fn line(modified_ms: i64, summary: SessionSummary, version: ProtocolVersion) -> Option<Line> {
-    let summary = version.summary(summary);
+fn line(modified_ms: i64, summary: SessionSummary, version: Version) -> Option<Line> {
+    let summary = dialect::summary(version, summary);
     Some(Line {
         modified_ms,
         uri: summary.resource.clone(),
@@ -188,8 +188,8 @@ fn line(modified_ms: i64, summary: SessionSummary, version: ProtocolVersion) -> 
 }
 
 /// A stored summary is sent as it was persisted; it is only parsed for an older version of the protocol.
-fn stored_line(row: StoredSummary, version: ProtocolVersion) -> Option<Line> {
-    if version.changes_summaries() {
+fn stored_line(row: StoredSummary, version: Version) -> Option<Line> {
+    if !version.summaries_have_chats() {
         return line(row.modified_ms, serde_json::from_slice(&row.summary).ok()?, version);
     }
     Some(Line {

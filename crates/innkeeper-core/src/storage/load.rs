@@ -20,12 +20,13 @@ use crate::protocol::request::{Command, MoveDestination, RequestId};
 use crate::protocol::uri;
 use crate::resources::ResourceOp;
 use crate::storage::records::{RestoredSession, Unreadable};
+use crate::terminal::PtyCommand;
 
 /// Most inputs of one connection that wait. Loading takes milliseconds, so a client that gets here
 /// floods the host.
 const MAX_DEFERRED: usize = 4096;
 
-/// Most bytes of actions among them. Requests are bounded by their number.
+/// Maximum bytes of actions among them. Requests are bounded by their number.
 const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// The loads under way, and the connections that wait for them.
@@ -173,17 +174,7 @@ impl Host {
             Ok(None) => None,
             Err(problem) => Some(problem),
         };
-        for conn in asked.waiting {
-            let Some(connection) = self.conns.get_mut(&conn) else {
-                continue;
-            };
-            let deferred = &mut connection.deferred;
-            deferred.answers.insert(Arc::clone(asked_uri), problem.clone());
-            // Looked at again when nothing is missing any more, and not for every answer.
-            if deferred.missing.remove(asked_uri) && deferred.missing.is_empty() {
-                self.resume_deferred(cx, conn);
-            }
-        }
+        self.resume_waiting(cx, asked_uri, asked.waiting, problem.as_ref());
         if let Some(session) = installed {
             self.remove_unsubscribed_members(cx, session);
         }
@@ -303,7 +294,9 @@ impl Host {
             Err(RpcError::new(code, message))
         };
         match command {
-            Command::CreateSession(create) => {
+            Command::CreateSession(create)
+                if deleted.contains(&create.channel) || deleted.contains(&uri::default_chat(&create.channel)) =>
+            {
                 cx.answer(conn, &id, taken(&create.channel, code::SESSION_ALREADY_EXISTS))
             }
             Command::CreateChat(create) if deleted.contains(&create.chat) && !deleted.contains(&create.channel) => {
@@ -347,7 +340,9 @@ impl Host {
         let answers = &connection.deferred.answers;
         let is_missing = |uri: &str| self.channels.find(uri).is_none() && !answers.contains_key(uri);
         let named = named(input);
-        let named = named.iter().filter(|uri| uri::looks_like_session_or_chat(uri));
+        let recalls = self.config.serves_terminals;
+        let is_stored = |uri: &&&str| uri::looks_like_session_or_chat(uri) || recalls && uri::is_terminal(uri);
+        let named = named.iter().filter(is_stored);
         let mut missing: HashSet<Arc<str>> = named.filter(|uri| is_missing(uri)).map(|uri| Arc::from(*uri)).collect();
         // A default chat is made with its session.
         if let ClientInput::Request {
@@ -386,8 +381,40 @@ impl Host {
         if conn.is_none_or(|conn| !asked.waiting.contains(&conn)) {
             asked.waiting.extend(conn);
         }
-        if is_new {
+        if is_new && uri::is_terminal(&uri) {
+            cx.emit(PtyCommand::Recall { uri });
+        } else if is_new {
             cx.emit(JournalCommand::Load { uri });
+        }
+    }
+
+    /// A terminal that an input names was looked up.
+    pub(crate) fn resume_after_recall(&mut self, cx: &mut Cx<'_>, uri: &Arc<str>) {
+        // The answer to a core before this one, in the same process.
+        let Some(asked) = self.storage.loads.sessions.remove(uri) else {
+            return;
+        };
+        self.resume_waiting(cx, uri, asked.waiting, None);
+    }
+
+    /// Lets inputs continue that waited for a URI.
+    fn resume_waiting(
+        &mut self,
+        cx: &mut Cx<'_>,
+        asked_uri: &Arc<str>,
+        waiting: Vec<ConnId>,
+        problem: Option<&Unreadable>,
+    ) {
+        for conn in waiting {
+            let Some(connection) = self.conns.get_mut(&conn) else {
+                continue;
+            };
+            let deferred = &mut connection.deferred;
+            deferred.answers.insert(Arc::clone(asked_uri), problem.cloned());
+            // Looked at again when nothing is missing any more, and not for every answer.
+            if deferred.missing.remove(asked_uri) && deferred.missing.is_empty() {
+                self.resume_deferred(cx, conn);
+            }
         }
     }
 }
@@ -415,7 +442,10 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         Command::Initialize(initialize) => initialize.initial_subscriptions.iter().map(String::as_str).collect(),
         Command::Reconnect(reconnect) => reconnect.subscriptions.iter().map(String::as_str).collect(),
         Command::Subscribe(subscribe) => vec![&subscribe.channel],
-        Command::CreateSession(create) => vec![&create.channel],
+        Command::CreateSession(create) => {
+            let source = create.fork.iter().map(|fork| fork.session.as_str());
+            source.chain([create.channel.as_str()]).collect()
+        }
         Command::DisposeSession { channel, .. }
         | Command::DisposeChat { channel }
         | Command::FetchTurns { channel, .. } => vec![channel],
@@ -465,7 +495,7 @@ fn named_by_dispatch(dispatch: &Dispatch) -> Vec<&str> {
     named
 }
 
-/// The chats that come with a message (TURN-17).
+/// The chats and annotations that come with a message (TURN-17).
 fn attached(message: &Message) -> impl Iterator<Item = &str> {
     message
         .attachments
@@ -473,6 +503,7 @@ fn attached(message: &Message) -> impl Iterator<Item = &str> {
         .flatten()
         .filter_map(|attachment| match attachment {
             MessageAttachment::Chat(chat) => Some(chat.resource.as_str()),
+            MessageAttachment::Annotations(annotations) => Some(annotations.resource.as_str()),
             _ => None,
         })
 }

@@ -127,6 +127,7 @@ impl Host {
                 entry.created = Seq(0);
             }
         }
+        self.restore_terminals(cx, restored.state.terminals);
         if self.root.state().agents != agents || **self.agents.catalogue() != restored.catalogue {
             let action = RootAgentsChangedAction { agents };
             self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
@@ -155,7 +156,13 @@ const STORAGE: &str = "innkeeper.storage";
 
 fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
     let document: ClientDocument<'_> = document::read(&format!("the client {:?}", stored.id), &stored.document)?;
-    let dialect = Dialect::new(&document.protocol, document.mcp_apps);
+    let dialect = Dialect::restored(&document.protocol, document.mcp_apps).ok_or_else(|| {
+        let version = &document.protocol;
+        format!(
+            "the client {:?} speaks version {version:?}, which this host does not",
+            stored.id
+        )
+    })?;
     let mut subscriptions = HashMap::new();
     for (uri, subscription) in document.subscriptions {
         // A message to this client alone may be newer than its persisted state, so a window of a history is not

@@ -127,6 +127,7 @@ impl Host {
             self.storage.dirty.channels.extend(self.sessions.keys());
             self.persist_dirty(cx);
             self.persist_clients(cx);
+            self.retain_terminals(cx);
         }
     }
 
@@ -138,7 +139,7 @@ impl Host {
         } else if self.chats.contains_key(&channel) {
             self.persist_chat(cx, channel, is_new);
         }
-        // Resource watches change and are not persisted.
+        // Resource watches change and are not persisted. Terminals are persisted by their service.
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.tail = 0;
         }
@@ -182,7 +183,10 @@ impl Host {
             settings: Arc::clone(&session.settings),
             state: Arc::clone(&session.state),
             opt_ins: Arc::clone(&session.opt_ins),
-            decisions: Arc::clone(&session.customizing.decisions),
+            decisions: Arc::clone(&session.customization.decisions),
+            annotations: self.parts.annotations.document(session_id, &self.channels),
+            edits: session.edits.clone(),
+            reviews: session.reviews.clone(),
             is_draft: session.is_draft,
             imported: false,
         };
@@ -225,8 +229,8 @@ impl Host {
             titled_by: chat.titled_by,
             can_resume: chat.can_resume,
             parent,
-            context: Arc::clone(&chat.aside.context),
-            selection: chat.aside.selection.clone(),
+            context: Arc::clone(&chat.side_context.context),
+            selection: chat.side_context.selection.clone(),
             writers: chat
                 .writers
                 .iter()

@@ -25,7 +25,6 @@ pub use upgrade::upgraded_turns;
 
 use crate::ids::Seq;
 use crate::protocol::action_table::Durability;
-use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
 
 /// One change to persist. Records are persisted in the order the core emits them.
@@ -293,8 +292,6 @@ pub struct StoredFrame {
     pub first: Seq,
     /// The number it carries.
     pub seq: Seq,
-    /// The version that introduced the action.
-    pub since: ProtocolVersion,
     /// When it was accepted, in milliseconds since 1970.
     pub at_ms: i64,
     /// The whole notification, as subscribers get it.

@@ -30,7 +30,7 @@ impl Host {
         let RestoredSession {
             uri,
             persisted_seq,
-            document,
+            mut document,
             chats,
             log,
             is_converted,
@@ -46,6 +46,9 @@ impl Host {
         let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
         if is_converted {
             self.mark_dirty(session_id);
+        }
+        if let Some(annotations) = document.annotations.take() {
+            self.parts.annotations.restore(session_id, annotations);
         }
         let mut session = Session::restored(&uri, document, cx.now);
         let ids = self.install_chats(cx.now, session_id, chats, &log);
@@ -101,7 +104,7 @@ impl Host {
             parents.extend(chat.parent.map(|parent| (id, parent)));
             ids.insert(chat.uri, id);
             let entry = Chat {
-                aside: chat.aside,
+                side_context: chat.side_context,
                 writers: chat.writers,
                 titled_by: chat.titled_by,
                 can_resume: chat.can_resume,

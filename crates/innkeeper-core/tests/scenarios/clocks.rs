@@ -144,7 +144,7 @@ fn f8_a_client_has_its_grace_and_not_more() {
 }
 
 #[test]
-fn f8_what_is_kept_for_replay_grows_old_on_the_monotonic_clock() {
+fn f8_the_replay_window_ages_on_the_monotonic_clock() {
     for set in CLOCKS {
         let mut stage = Stage::new();
         let max_age_ms = CoreConfig::default().replay.max_age_ms;
@@ -191,7 +191,7 @@ fn walk(stage: &mut Stage, meanwhile: impl FnOnce(&mut Stage)) -> Vec<String> {
 }
 
 #[test]
-fn f8_whoever_reads_a_list_meets_every_session_once() {
+fn f8_a_paged_list_has_every_session_once() {
     for set in CLOCKS {
         let mut stage = Stage::new();
         let conn = stage.client("c", &[]);
@@ -220,7 +220,7 @@ fn f8_whoever_reads_a_list_meets_every_session_once() {
 }
 
 #[test]
-fn f8_times_that_people_read_are_those_of_the_clock() {
+fn f8_published_times_are_those_of_the_wall_clock() {
     let mut stage = Stage::new();
     set_clock(&mut stage, Set::To("2039-01-01T00:00:00Z"));
     let conn = stage.client("c", &[]);

@@ -17,7 +17,7 @@ fn offer(stage: &mut Stage, conn: ConnId, client: &str, tool: &str) {
 }
 
 #[test]
-fn pend04_e63_a_new_steer_starts_its_own_turn_and_not_what_a_cancel_left_in_the_queue() {
+fn pend04_e63_a_new_steer_starts_its_own_turn_not_a_cancelled_one() {
     let (mut stage, conn, chat) = working();
     stage.dispatch(
         conn,
@@ -55,7 +55,7 @@ fn lesson_42_an_approval_of_a_clients_tool_is_not_one_of_the_hosts() {
 }
 
 #[test]
-fn act08_a_call_for_a_client_that_left_ends_when_somebody_approves_it() {
+fn act08_a_call_for_an_absent_client_ends_when_it_is_approved() {
     let (mut stage, conn, chat) = working();
     let other = stage.client("d", &[SESSION]);
     offer(&mut stage, other, "d", "open");
@@ -79,7 +79,7 @@ fn an_agent_may_give_a_better_title_than_the_first_message() {
     assert_eq!(stage.state(SESSION)["title"], "A better title");
     stage.dispatch(conn, SESSION, 2, title("Mine"));
     stage.says(AgentEvent::Title("Even better".into()));
-    assert_eq!(stage.state(SESSION)["title"], "Mine", "a person's choice stands");
+    assert_eq!(stage.state(SESSION)["title"], "Mine", "a user's choice stands");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn cht12_e15_asking_again_does_not_lose_the_subagents_of_a_call() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("task"), harmless());
     let run = stage.run();
-    let subagent = stage.spawns(run, CALL, false).expect("worker");
+    let subagent = stage.spawns(run, CALL, false).expect("subagent");
     stage.tool(CALL, risky());
     stage.accepted(conn, &chat, decide(true, None));
     stage.tool(CALL, done());
@@ -105,7 +105,7 @@ fn ses15_a_failed_subagent_does_not_show_its_session_as_failed_for_ever() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("task"), harmless());
     let run = stage.run();
-    let subagent = stage.spawns(run, CALL, false).expect("worker");
+    let subagent = stage.spawns(run, CALL, false).expect("subagent");
     stage.ends_in(
         (subagent.chat, subagent.turn),
         TurnEnd::Failed {
@@ -187,7 +187,7 @@ fn turn18_a_chat_is_attached_once() {
 }
 
 #[test]
-fn what_is_remembered_for_workspaces_is_bounded() {
+fn decisions_for_workspaces_are_bounded() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let dir = |i: usize| format!("file:///x/{i}");

@@ -119,7 +119,9 @@ impl Stage {
                 | Effect::Completions(_)
                 | Effect::Customizations(_)
                 | Effect::Mcp(_)
+                | Effect::Changes(_)
                 | Effect::Repositories(_)
+                | Effect::Terminals(_)
                 | Effect::Resources(_) => self.agent.push(effect),
             }
         }
@@ -281,7 +283,7 @@ impl Stage {
         self.request(
             conn,
             Command::Initialize(Box::new(Initialize {
-                protocol_versions: owned(versions),
+                offer: innkeeper_core::request::Offer::List(owned(versions)),
                 client_id: ClientId::new(client),
                 initial_subscriptions: owned(channels),
                 client_name: None,
@@ -395,6 +397,7 @@ impl Stage {
             client_seq,
             raw,
             action,
+            choice: None,
         });
         self.handle(Input::Dispatch { conn, dispatch });
     }

@@ -151,7 +151,7 @@ impl Stage {
 
 pub fn app_client(name: &str, channels: &[&str]) -> Command {
     Command::Initialize(Box::new(Initialize {
-        protocol_versions: vec!["1.0.0".to_owned()],
+        offer: innkeeper_core::request::Offer::List(vec!["1.0.0".to_owned()]),
         client_id: ClientId::new(name),
         initial_subscriptions: channels.iter().map(|channel| (*channel).to_owned()).collect(),
         client_name: None,

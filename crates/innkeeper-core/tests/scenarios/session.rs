@@ -1,5 +1,7 @@
 //! Scenarios about sessions: creation and disposal, settings, summaries.
 
+mod annotations;
+mod changesets;
 pub(crate) mod configuration;
 mod deletions;
 mod directories;

@@ -319,7 +319,10 @@ mod tests {
         assert!(cache.find(&temp.path().join("p/n1")).is_none(), "the oldest is not");
         drop(oldest);
         drop(copied(&cache, "p", "n21"));
-        assert!(!temp.path().join("p/n0").exists(), "it went once nobody used it");
+        assert!(
+            !temp.path().join("p/n0").exists(),
+            "it was evicted when it became unused"
+        );
     }
 
     /// A new copy stays where it was put, however many others are added at the same time.
@@ -336,7 +339,7 @@ mod tests {
                     for number in 0..100 {
                         let copy = cache.begin(of_plugin).unwrap();
                         fs::write(copy.path().join("SKILL.md"), "s").unwrap();
-                        // The oldest goes first, so this is what everybody else would take away.
+                        // The oldest goes first, so every other process would evict this one.
                         File::open(copy.path()).unwrap().set_modified(old).unwrap();
                         let place = of_plugin.join(format!("n{thread}-{number}"));
                         let kept = cache.keep(copy, Some(place)).unwrap();

@@ -10,7 +10,7 @@ use innkeeper_plugins::{CommandLine, Hook, HookAction};
 use serde_json::json;
 
 use super::SourcedHooks;
-use super::scripts::Looked;
+use super::scripts::ScriptDigests;
 use crate::canonical::canonical_json;
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustKind, TrustStatus, Verdict};
 
@@ -35,7 +35,7 @@ pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
 /// If it exceeds the limits of what is shown or read. It is not trusted then.
 pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Result<Contents, String> {
     let mut contents = Contents::default();
-    let mut looked = Looked::default();
+    let mut looked = ScriptDigests::default();
     let mut roots = BTreeSet::new();
     for file in files {
         for hook in &file.file.hooks {

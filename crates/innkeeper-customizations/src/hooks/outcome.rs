@@ -21,7 +21,7 @@ pub(super) struct Answering<'a> {
     /// The name of the hook for users.
     pub(super) name: &'a str,
     /// Whether it is the user's own, so that it may answer for the user.
-    pub(super) speaks_for_people: bool,
+    pub(super) speaks_for_users: bool,
     /// The working directory of the tools.
     pub(super) chat: &'a Path,
 }
@@ -128,7 +128,7 @@ impl Answering<'_> {
             Some("deny" | "block") => outcome = self.refusal(reason()),
             Some("ask") => outcome.ask = true,
             // A workspace must not allow itself everything.
-            Some("allow" | "approve") => outcome.allow = self.speaks_for_people,
+            Some("allow" | "approve") => outcome.allow = self.speaks_for_users,
             _ => {}
         }
         if said.get("continue") == Some(&Value::Bool(false)) {

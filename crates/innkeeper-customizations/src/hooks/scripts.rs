@@ -23,14 +23,14 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// Files that one search has read, so that it reads none twice.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct ScriptDigests {
     digests: HashMap<PathBuf, Option<Vec<u8>>>,
     tries: usize,
     bytes: u64,
     most: u64,
 }
 
-impl Default for Looked {
+impl Default for ScriptDigests {
     fn default() -> Self {
         Self {
             digests: HashMap::new(),
@@ -41,7 +41,7 @@ impl Default for Looked {
     }
 }
 
-impl Looked {
+impl ScriptDigests {
     /// The files that a command runs, of those of its origin. Files that they load in turn are not searched.
     pub(super) fn scripts(
         &mut self,
@@ -279,7 +279,7 @@ mod tests {
         let innkeeper_plugins::HookAction::Command(command) = &file.file.hooks[0].action else {
             panic!("a command")
         };
-        let scripts = Looked::default().scripts(&file, command).unwrap();
+        let scripts = ScriptDigests::default().scripts(&file, command).unwrap();
         scripts.into_iter().map(|(shown, _)| shown).collect()
     }
 
@@ -305,9 +305,9 @@ mod tests {
     fn p12_contents_beyond_the_limits_are_not_trusted() {
         let directory = tempfile::tempdir().unwrap();
         let big = File::create(directory.path().join("big")).unwrap();
-        let few = || Looked {
+        let few = || ScriptDigests {
             most: 1000,
-            ..Looked::default()
+            ..ScriptDigests::default()
         };
         big.set_len(1001).unwrap();
         let why = few().everything(directory.path()).unwrap_err();

@@ -123,7 +123,7 @@ async fn claude_exit_code_2_denies_with_stderr() {
 }
 
 #[tokio::test]
-async fn claude_hooks_read_what_they_were_written_for() {
+async fn claude_hooks_get_claudes_input_format() {
     let workshop = Workshop::claude("PreToolUse", "Write|Edit", "cat > told.json");
     let input =
         json!({ "tool_name": "write_file", "tool_use_id": "c", "tool_input": { "path": "a.txt", "content": "x" } });
@@ -436,7 +436,7 @@ async fn p12_a_workspace_runs_nothing_until_the_user_trusts_its_contents() {
     };
     assert!(workshop.hooks_of(&source).hear(HookEvent::Stop, &nothing()));
     assert_eq!(stop(&workshop).await, HookOutcome::default());
-    assert_eq!(workshop.file("ran.txt"), None, "nobody was asked, so nothing ran");
+    assert_eq!(workshop.file("ran.txt"), None, "no user was asked, so nothing ran");
 
     let contents = consent::contents(workshop.hooks_of(&source).files.iter()).unwrap();
     let shown: Vec<&str> = contents.pieces().iter().map(|piece| piece.what.as_str()).collect();
@@ -468,7 +468,7 @@ async fn p12_a_workspace_runs_nothing_until_the_user_trusts_its_contents() {
 }
 
 #[tokio::test]
-async fn p12_a_plugin_of_a_client_runs_nothing_either_and_may_move_once_it_is_trusted() {
+async fn p12_a_clients_plugin_runs_nothing_untrusted_and_may_move_once_trusted() {
     let hooks = json!({ "hooks": { "Stop": [{ "hooks": [{ "command": "\"${CLAUDE_PLUGIN_ROOT}/stop.sh\"" }] }] } });
     let script = "#!/bin/sh\necho \"$CLAUDE_PLUGIN_ROOT\" > \"$CLAUDE_PROJECT_DIR/ran.txt\"\n";
     let workshop = Workshop::new(&[]);

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::question::{self, without_secrets};
 use crate::canonical::canonical_json;
 use crate::discovered::DiscoveredContainer;
-use crate::hooks::{Looked, Words, visible};
+use crate::hooks::{ScriptDigests, Words, visible};
 use crate::trust::{Contents, MAX_PIECES, Subject, TrustFile, TrustStatus, Verdict};
 
 /// Maximum bytes of the line for one server: a user does not read more, and cannot agree to what they did not read.
@@ -26,9 +26,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks about all servers of one origin at once.
 #[derive(Clone)]
-pub(super) struct Asked(Arc<OnePlace>);
+pub(super) struct OriginPermission(Arc<OriginServers>);
 
-struct OnePlace {
+struct OriginServers {
     subject: Subject,
     servers: Vec<Foreign>,
     trust: Arc<TrustFile>,
@@ -71,7 +71,7 @@ impl Foreign {
     /// # Errors
     ///
     /// If it exceeds the limits of what is shown or read.
-    fn add_to(&self, look: &mut Look, looked: &mut Looked) -> Result<(), String> {
+    fn add_to(&self, found: &mut OriginContents, digests: &mut ScriptDigests) -> Result<(), String> {
         let name = visible(&self.name);
         let mut words = Words::default();
         let reach = match &self.server.transport {
@@ -116,11 +116,11 @@ impl Foreign {
         }
         let all = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
         let line = question::line(&self.name, &self.server.transport, &self.label);
-        look.lines.insert(what.clone(), line);
-        look.contents.add(what, canonical_json(all).as_bytes());
+        found.lines.insert(what.clone(), line);
+        found.contents.add(what, canonical_json(all).as_bytes());
         let bases: Vec<&Path> = self.bases.iter().map(PathBuf::as_path).collect();
-        for (shown, digest) in looked.named(&bases, &words)? {
-            look.contents.add_digest(format!("file {shown}"), &digest);
+        for (shown, digest) in digests.named(&bases, &words)? {
+            found.contents.add_digest(format!("file {shown}"), &digest);
         }
         Ok(())
     }
@@ -128,15 +128,15 @@ impl Foreign {
 
 /// Everything that the servers of one origin would run.
 #[derive(Default)]
-struct Look {
+struct OriginContents {
     contents: Contents,
     /// The pieces that are servers, with the line that a session shows for each.
     lines: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl OriginPermission {
     pub(super) fn new(subject: Subject, servers: Vec<Foreign>, trust: Arc<TrustFile>) -> Self {
-        Self(Arc::new(OnePlace {
+        Self(Arc::new(OriginServers {
             subject,
             servers,
             trust,
@@ -147,7 +147,7 @@ impl Asked {
     /// Runs blocking file access on another thread.
     async fn apart<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&OnePlace) -> Result<T, String> + Send + 'static,
+        work: impl FnOnce(&OriginServers) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
         let place = Arc::clone(&self.0);
         match tokio::task::spawn_blocking(move || work(&place)).await {
@@ -157,7 +157,7 @@ impl Asked {
     }
 }
 
-impl OnePlace {
+impl OriginServers {
     fn stamp(&self) -> Stamp {
         let metadata = std::fs::metadata(self.trust.path()).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -167,10 +167,10 @@ impl OnePlace {
         self.refused.lock()
     }
 
-    fn look(&self) -> Result<Look, String> {
-        let (mut look, mut looked) = (Look::default(), Looked::default());
+    fn contents(&self) -> Result<OriginContents, String> {
+        let (mut found, mut digests) = (OriginContents::default(), ScriptDigests::default());
         for server in &self.servers {
-            server.add_to(&mut look, &mut looked)?;
+            server.add_to(&mut found, &mut digests)?;
         }
         // The publisher also wrote the files that its programs load, so all files count.
         for root in self
@@ -179,29 +179,30 @@ impl OnePlace {
             .filter_map(|server| server.published.as_deref())
             .collect::<BTreeSet<_>>()
         {
-            let (count, digest) = looked.everything(root)?;
-            look.contents
+            let (count, digest) = digests.everything(root)?;
+            found
+                .contents
                 .add_digest(format!("all files of the plugin ({count})"), &digest);
         }
-        Ok(look)
+        Ok(found)
     }
 
     /// Reads the contents, and the user's decision about them.
-    fn status(&self) -> Result<(Look, TrustStatus), String> {
+    fn status(&self) -> Result<(OriginContents, TrustStatus), String> {
         // Before the read, so that a decision made meanwhile is noticed.
         let stamp = self.stamp();
-        let looked = self.look().and_then(|look| {
-            let status = self.trust.status(&self.subject, &look.contents);
-            Ok((look, status.map_err(|error| error.to_string())?))
+        let status = self.contents().and_then(|found| {
+            let status = self.trust.status(&self.subject, &found.contents);
+            Ok((found, status.map_err(|error| error.to_string())?))
         });
-        let is_allowed = matches!(&looked, Ok((_, TrustStatus::Trusted)));
+        let is_allowed = matches!(&status, Ok((_, TrustStatus::Trusted)));
         *self.refused() = (!is_allowed).then_some(stamp);
-        looked
+        status
     }
 
     fn check(&self) -> Result<(), String> {
         let place = visible(&self.subject.place);
-        let (look, status) = self.status()?;
+        let (found, status) = self.status()?;
         let what = match status {
             TrustStatus::Trusted => return Ok(()),
             TrustStatus::Refused => {
@@ -212,7 +213,7 @@ impl OnePlace {
             TrustStatus::Unknown => "no user has allowed the MCP servers of",
             TrustStatus::Changed { .. } => "the MCP servers changed since they were allowed in",
         };
-        self.note(&look.contents).map_err(|error| error.to_string())?;
+        self.note(&found.contents).map_err(|error| error.to_string())?;
         Err(format!(
             "{what} {place}: answer when the session asks, or use `innkeeper trust`, which shows what they would run, and \
              `innkeeper trust allow '{place}'`"
@@ -220,7 +221,7 @@ impl OnePlace {
     }
 
     fn trust(&self) -> Result<Trust, String> {
-        let (look, status) = self.status()?;
+        let (found, status) = self.status()?;
         if let Some(decided) = match status {
             TrustStatus::Trusted => Some(Trust::Allowed),
             TrustStatus::Refused => Some(Trust::Refused),
@@ -228,10 +229,10 @@ impl OnePlace {
         } {
             return Ok(decided);
         }
-        self.note(&look.contents).map_err(|error| error.to_string())?;
+        self.note(&found.contents).map_err(|error| error.to_string())?;
         let place = visible(&self.subject.place);
-        let message = self.message(&look, &status);
-        if message.len() > MAX_SHOWN || look.contents.pieces().len() > MAX_PIECES {
+        let message = self.message(&found, &status);
+        if message.len() > MAX_SHOWN || found.contents.pieces().len() > MAX_PIECES {
             return Err(format!(
                 "those of {place} are too many to be shown here; `innkeeper trust` shows them, and `innkeeper trust allow \
                  '{place}'` allows them"
@@ -239,27 +240,27 @@ impl OnePlace {
         }
         Ok(Trust::Undecided(TrustQuestion {
             place,
-            digest: look.contents.digest(),
+            digest: found.contents.digest(),
             message,
         }))
     }
 
     fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
-        let look = self.look()?;
+        let found = self.contents()?;
         // A user decides about the contents that the question showed, and not about those of now.
-        if look.contents.digest() != question.digest {
+        if found.contents.digest() != question.digest {
             return Err("their commands changed while the question was open, so they were not allowed".to_owned());
         }
         let verdict = match decision {
             TrustDecision::Allow => Verdict::Trusted,
             TrustDecision::Refuse => Verdict::Refused,
         };
-        let decided = self.trust.decide(&self.subject, &look.contents, verdict);
+        let decided = self.trust.decide(&self.subject, &found.contents, verdict);
         decided.map_err(|error| error.to_string())
     }
 
     /// The text that a session shows.
-    fn message(&self, look: &Look, status: &TrustStatus) -> String {
+    fn message(&self, found: &OriginContents, status: &TrustStatus) -> String {
         let place = question::code(&self.subject.place);
         let whose = match self.servers.iter().any(|server| server.published.is_some()) {
             true => format!("The plugin {place}"),
@@ -278,8 +279,8 @@ impl OnePlace {
             changed = now;
         }
         message.push_str("\nThey would be, with the files that they run:\n");
-        for piece in look.contents.pieces() {
-            let line = match look.lines.get(&piece.what) {
+        for piece in found.contents.pieces() {
+            let line = match found.lines.get(&piece.what) {
                 Some(line) => line.clone(),
                 None => question::code(&piece.what),
             };
@@ -310,7 +311,7 @@ impl OnePlace {
 }
 
 #[async_trait]
-impl StartPermission for Asked {
+impl StartPermission for OriginPermission {
     fn check(&self) -> Result<(), String> {
         self.0.check()
     }
@@ -328,7 +329,7 @@ impl StartPermission for Asked {
     }
 
     async fn trust(&self) -> Result<Trust, String> {
-        self.apart(OnePlace::trust).await
+        self.apart(OriginServers::trust).await
     }
 
     async fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
@@ -338,11 +339,11 @@ impl StartPermission for Asked {
 
     async fn withdrawn(&self) {
         // The first check covers decisions between the last check and now.
-        let mut looked_at = None;
+        let mut checked = None;
         loop {
             let stamp = self.0.stamp();
-            if looked_at != Some(stamp) {
-                looked_at = Some(stamp);
+            if checked != Some(stamp) {
+                checked = Some(stamp);
                 let (trust, subject) = (Arc::clone(&self.0.trust), self.0.subject.clone());
                 let looking = tokio::task::spawn_blocking(move || allows(&trust, &subject));
                 if !looking.await.unwrap_or_default() {
@@ -424,7 +425,7 @@ mod tests {
         let declared = declarations(&discovered, &settings);
         let permission = declared[0].permission.0.clone().unwrap();
         let Ok(Trust::Undecided(shown)) = permission.trust().await else {
-            panic!("nobody has decided")
+            panic!("the user has not decided")
         };
         for part in ["`inn` runs `sh ./serve.sh --quiet`", "`file serve.sh`"] {
             assert!(shown.message.contains(part), "{part} in {}", shown.message);
@@ -435,7 +436,7 @@ mod tests {
         assert!(why.contains("changed while the question was open"), "{why}");
         assert!(permission.check().is_err());
         let Ok(Trust::Undecided(now)) = permission.trust().await else {
-            panic!("nobody has decided")
+            panic!("the user has not decided")
         };
         assert_ne!(now.digest, shown.digest);
         permission.decide(&now, TrustDecision::Refuse).await.unwrap();
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn p12_permission_is_withdrawn_by_a_decision_about_the_place_and_by_nothing_else() {
+    async fn p12_permission_is_withdrawn_only_by_a_decision_about_the_location() {
         let (_directory, settings, workspace) = scene();
         let discovered = SourceDirectories::default().look(std::slice::from_ref(&workspace));
         let declared = declarations(&discovered, &settings);
@@ -575,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_an_agent_plugin_runs_in_its_plugin_unless_it_says_otherwise() {
+    fn a_server_of_an_agent_plugin_runs_in_its_plugin_by_default() {
         let (directory, settings, _) = scene();
         let plugin = directory.path().join("plugin");
         std::fs::create_dir_all(&plugin).unwrap();

@@ -131,7 +131,7 @@ impl ClientDraft {
             _ if verdict.must_ask => Permission::Insist(Box::default()),
             permission => permission,
         };
-        let mut is_waiting_for_people = matches!(permission, Permission::Ask(_) | Permission::Insist(_));
+        let mut is_waiting_for_user = matches!(permission, Permission::Ask(_) | Permission::Insist(_));
         let invocation = Invocation::new(&shown).input(changed.unwrap_or(input));
         call.ready(invocation, permission).await?;
         loop {
@@ -140,10 +140,10 @@ impl ClientDraft {
                 let completed = replies.completed.take().map(Outcome::Completed);
                 completed.or_else(|| replies.decided.take().map(Outcome::Decided))
             });
-            let outcome = if std::mem::take(&mut is_waiting_for_people) {
+            let outcome = if std::mem::take(&mut is_waiting_for_user) {
                 let message = shown.clone();
                 call.events
-                    .while_people_think("permission_prompt", message, outcome)
+                    .while_user_decides("permission_prompt", message, outcome)
                     .await
             } else {
                 outcome.await

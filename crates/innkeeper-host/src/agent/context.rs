@@ -127,7 +127,7 @@ impl TurnInput {
         &mut self,
         agent: &dyn Agent,
         events: &EventSink,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), AgentError> {
         if !self.text.trim_start().starts_with('/') {
             return Ok(());
@@ -140,7 +140,7 @@ impl TurnInput {
             .await;
         self.called = called.map_err(|problem| AgentError::failed("cannotCall", problem))?;
         if self.called.is_none() && !is_called(&self.text, &own) {
-            self.called = prompts::call(events, &self.text, patience).await?;
+            self.called = prompts::call(events, &self.text, timeout).await?;
         }
         Ok(())
     }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn cht02_ses25_abilities_become_capabilities_and_what_is_missing_is_left_out() {
+    fn cht02_ses25_abilities_become_capabilities_and_missing_ones_are_omitted() {
         let info = || AgentInfo::new("a", "A", "An agent.");
         assert_eq!(capabilities(info()), Value::Null);
         assert_eq!(capabilities(info().with_chats()), json!({ "multipleChats": {} }));

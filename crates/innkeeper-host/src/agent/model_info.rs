@@ -107,7 +107,7 @@ mod tests {
     use crate::agent::{Choice, SettingKind};
 
     #[test]
-    fn root05_a_model_says_what_is_known_of_it_and_what_it_can_be_set_up_with() {
+    fn root05_a_model_has_its_known_properties_and_settings() {
         let plain = ModelInfo::new("m1", "One").into_wire("a");
         let plain = serde_json::to_value(plain).expect("JSON");
         assert_eq!(plain, json!({ "id": "m1", "provider": "a", "name": "One" }));

@@ -17,9 +17,9 @@ use crate::services::resources::content_type;
 /// The space that is left in one turn, and the store for the rest.
 #[derive(Debug, Default)]
 pub(crate) struct TurnOverflow {
-    /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
+    /// Bytes of images and other binary content of MCP servers in the turn, in base64.
     pub(crate) embedded: AtomicUsize,
-    /// Where the turn puts what it has no room for.
+    /// Store for content that exceeds the turn's limit.
     pub(crate) contents: Option<SessionContents>,
 }
 
@@ -33,7 +33,7 @@ impl TurnOverflow {
 }
 
 /// Longest content that stays in the turn where it cannot be kept.
-const MOST_INLINE: usize = 64 << 10;
+const MAX_INLINE: usize = 64 << 10;
 
 impl EventSink {
     /// Shows content that is too long for the turn, or is not text: it is stored beside the session and is part of the
@@ -102,7 +102,7 @@ impl EventSink {
             Err(problem) => {
                 tracing::warn!(problem, "the old content of a file could not be stored");
                 // Short content stays in the turn. Longer content is lost, and the turn says so.
-                if size > MOST_INLINE {
+                if size > MAX_INLINE {
                     side.content = content::blob(&name, &side.uri);
                 }
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use innkeeper_core::agent::{NewAnnotation, TextSpan};
 use innkeeper_core::{AgentEvent, ELICITATION, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +17,10 @@ use super::{
 };
 use crate::agent::runtime::driver::ChatLink;
 use crate::agent::runtime::event_queue::Offer;
+use crate::main_loop::Message;
 use crate::services::customizations::TurnCustomizations;
 use crate::services::mcp::{Mcp, McpCall, McpTool};
+use crate::services::terminals::{AgentTerminal, TerminalCommandLine};
 
 /// Most that is remembered about a chat for its agent.
 const MAX_MEMORY_BYTES: usize = 64 << 10;
@@ -74,7 +77,7 @@ impl EventSink {
         self.send(AgentEvent::Activity(Some(activity.into()))).await
     }
 
-    /// The agent is done with what it said it was doing.
+    /// Clears the agent's activity.
     pub async fn no_activity(&self) -> Result<(), AgentError> {
         self.send(AgentEvent::Activity(None)).await
     }
@@ -84,7 +87,7 @@ impl EventSink {
         self.send(AgentEvent::Notice(text.into())).await
     }
 
-    /// A better title for the session, unless a person chose one.
+    /// A better title for the session, unless a user chose one.
     pub async fn title(&self, title: impl Into<String>) -> Result<(), AgentError> {
         self.send(AgentEvent::Title(title.into())).await
     }
@@ -126,9 +129,48 @@ impl EventSink {
         self.send(AgentEvent::TokenRefused { resource, token }).await
     }
 
+    /// Comments on a file of the session, for a review. Users answer, resolve and remove it like an annotation of
+    /// their own. Lines and characters of the span count from 0; without a span the comment is about the whole file.
+    pub async fn annotate(
+        &self,
+        file: impl Into<String>,
+        span: Option<TextSpan>,
+        text: impl Into<String>,
+    ) -> Result<(), AgentError> {
+        let (file, text) = (file.into(), text.into());
+        self.send(AgentEvent::Annotate(Box::new(NewAnnotation { file, span, text })))
+            .await
+    }
+
     /// Nothing to show, but the agent is at work: keeps the host from calling it silent.
     pub async fn alive(&self) -> Result<(), AgentError> {
         self.send(AgentEvent::Alive).await
+    }
+
+    /// Runs a command of a tool call in a terminal.
+    pub(crate) async fn run_in_terminal(
+        &self,
+        call: &str,
+        command: TerminalCommandLine,
+    ) -> Result<AgentTerminal, AgentError> {
+        let (reply, answer) = oneshot::channel();
+        let start = Message::AgentCommand {
+            chat: self.link.queue.chat(),
+            call: call.to_owned(),
+            command: Box::new(command),
+            reply,
+        };
+        if self.link.inbox().send(start).await.is_err() {
+            return Err(AgentError::Cancelled);
+        }
+        let failed = |reason: String| AgentError::failed("noTerminal", reason);
+        tokio::select! {
+            () = self.cancelled.cancelled() => Err(AgentError::Cancelled),
+            answer = answer => match answer {
+                Ok(terminal) => terminal.map_err(failed),
+                Err(_) => Err(failed("the host is going down".to_owned())),
+            },
+        }
     }
 
     /// Begins a call of one of the agent's own tools.
@@ -162,7 +204,7 @@ impl EventSink {
         };
         let questions = form.into_questions(self.mailbox.fresh_id(kind));
         let why = questions.message.clone().unwrap_or_default();
-        let mut asked = Asked {
+        let mut asked = OpenQuestion {
             events: self,
             id: questions.id.clone(),
             is_open: false,
@@ -171,7 +213,7 @@ impl EventSink {
         let ask = AgentEvent::Ask(Box::new(questions));
         self.send_noting(ask, &mut asked.is_open).await?;
         let waiting = self.wait_for(answer);
-        let answer = self.while_people_think("elicitation_dialog", why, waiting).await?;
+        let answer = self.while_user_decides("elicitation_dialog", why, waiting).await?;
         asked.is_open = false;
         Ok(answer)
     }
@@ -192,14 +234,14 @@ impl EventSink {
         let Some(words) = self.next_steering().await? else {
             return Ok(None);
         };
-        let mut unheard = Unheard {
+        let mut unchecked = UncheckedSteering {
             mailbox: &self.mailbox,
-            words: Some(words),
+            text: Some(words),
         };
-        let words = unheard.words.clone().unwrap_or_default();
+        let words = unchecked.text.clone().unwrap_or_default();
         let outcome = self.steering_comes(&words).await;
         // The users have answered, so the question need not be withdrawn.
-        unheard.words = None;
+        unchecked.text = None;
         Ok(outcome?.then_some(words))
     }
 
@@ -311,14 +353,14 @@ impl EventSink {
     }
 }
 
-/// A question on its way. Dropped while it is open, it is taken back.
-struct Asked<'a> {
+/// A question that waits for its answer. Dropped while it is open, it is withdrawn.
+struct OpenQuestion<'a> {
     events: &'a EventSink,
     id: String,
     is_open: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.events.mailbox.remove_question(&self.id);
         if self.is_open {
@@ -327,21 +369,21 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// A steering message that hooks hear of; what they have not answered to is kept.
-struct Unheard<'a> {
+/// A steering message that hooks are checking. Dropped before their verdict, it returns to the mailbox.
+struct UncheckedSteering<'a> {
     mailbox: &'a Mailbox,
-    words: Option<String>,
+    text: Option<String>,
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for UncheckedSteering<'_> {
     fn drop(&mut self) {
-        if let Some(words) = self.words.take() {
-            self.mailbox.return_steering(words);
+        if let Some(text) = self.text.take() {
+            self.mailbox.return_steering(text);
         }
     }
 }
 
-/// A wait for a steering message; what arrives in the last moment is kept.
+/// A wait for a steering message. A message that arrives while it is dropped returns to the mailbox.
 struct Steering<'a> {
     mailbox: &'a Mailbox,
     number: u64,

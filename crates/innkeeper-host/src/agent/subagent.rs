@@ -9,7 +9,7 @@ use innkeeper_core::agent::Spawn;
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentError, EventSink};
-use crate::agent::runtime::driver::{died, out_of_patience, turn_end};
+use crate::agent::runtime::driver::{cancel_timed_out, died, turn_end};
 
 /// The task of a subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Subagent {
     {
         let mut subagent = self;
         let events = subagent.events.clone();
-        let patience = events.link.cancel_time();
+        let timeout = events.link.cancel_time();
         let cancelled = events.cancelled.clone();
         // Called inside, so that also a panic before the first await is caught.
         let driving = AssertUnwindSafe(async move {
@@ -139,7 +139,7 @@ impl Subagent {
         .catch_unwind();
         let result = tokio::select! {
             result = driving => result,
-            () = out_of_patience(&cancelled, patience) => Ok(Err(AgentError::Cancelled)),
+            () = cancel_timed_out(&cancelled, timeout) => Ok(Err(AgentError::Cancelled)),
         };
         match result {
             Ok(result) => {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
+use crate::agent::runtime::driver::{Driver, DriverDeps, RecordedTurns, TurnHistory};
 use crate::agent::runtime::event_queue::{LoopWaker, MissedWakes};
 use crate::main_loop::Message;
 use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
@@ -69,6 +69,7 @@ impl Loop {
                 answer: Duration::from_secs(5),
                 start: Duration::from_secs(5),
             },
+            changes: RecordedTurns(Arc::new(crate::services::changes::NoChanges)),
         }
     }
 
@@ -222,7 +223,7 @@ fn open() -> OpenChat {
         history: innkeeper_core::agent::PastTurns::default(),
         credentials: Vec::new(),
         wants_progress: false,
-        switched_off: Arc::default(),
+        disabled_ids: Arc::default(),
     }
 }
 
@@ -249,13 +250,13 @@ fn turn_start() -> TurnStart {
         asked_by: None,
         calls_before: Vec::new(),
         credentials: Vec::new(),
-        switched_off: Arc::default(),
+        disabled_ids: Arc::default(),
         app_request: None,
     }
 }
 
 async fn running_call(events: &EventSink) -> Result<ToolCall, AgentError> {
-    events.tool("helper").start().await?.run("Sends a helper").await
+    events.tool("subagent").start().await?.run("Starts a subagent").await
 }
 
 #[tokio::test]
@@ -263,7 +264,7 @@ async fn cht12_a_subagent_speaks_in_its_own_chat_and_ends_with_its_work() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Subagent", "Help")).await?;
         assert_eq!(subagent.uri(), "ahp-chat:/subagent");
         subagent
             .drive(|events| async move { events.text("from below").await })
@@ -284,7 +285,7 @@ async fn cht12_subagents_wait_for_their_own_replies() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Subagent", "Help")).await?;
         subagent
             .drive(|events| async move {
                 let draft = events.tool("shell").id("below").start().await?;
@@ -321,10 +322,10 @@ async fn cht13_a_subagent_that_is_refused_says_why() {
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
         let refused = call
-            .subagent(SubagentSpec::new("Helper", "Help"))
+            .subagent(SubagentSpec::new("Subagent", "Help"))
             .await
             .expect_err("refused");
-        assert_eq!(refused, AgentError::failed("workerRefused", "too deep"));
+        assert_eq!(refused, AgentError::failed("subagentRefused", "too deep"));
         call.complete(ToolResult::failed("Not helped", refused.to_string()))
             .await
     });
@@ -344,7 +345,7 @@ async fn cht12_a_subagent_that_is_dropped_or_comes_too_late_ends_as_cancelled() 
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        drop(call.subagent(SubagentSpec::new("Helper", "Help")).await?);
+        drop(call.subagent(SubagentSpec::new("Subagent", "Help")).await?);
         call.complete(ToolResult::text("Let go", "done")).await
     });
     let _subagent = main.spawned(&driver, false).await;
@@ -375,7 +376,7 @@ async fn cht12_a_subagent_that_panics_fails_alone() {
     let mut main = Loop::new(64);
     let driver = main.start(|events| async move {
         let mut call = running_call(&events).await?;
-        let subagent = call.subagent(SubagentSpec::new("Helper", "Help")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Subagent", "Help")).await?;
         let outcome = subagent
             .drive(|events| async move {
                 events.text("so far so good").await?;
@@ -420,7 +421,7 @@ async fn cht25_a_subagent_is_cancelled_with_its_parent_unless_it_is_detached() {
             let go = Arc::clone(&go);
             async move {
                 let mut call = running_call(&events).await?;
-                let spec = SubagentSpec::new("Helper", "Help");
+                let spec = SubagentSpec::new("Subagent", "Help");
                 let spec = if detached { spec.detached() } else { spec };
                 let subagent = call.subagent(spec).await?;
                 subagent.drive_apart(move |events| async move {
@@ -455,7 +456,7 @@ async fn cht25_a_subagent_is_cancelled_with_its_parent_unless_it_is_detached() {
 }
 
 #[tokio::test]
-async fn cht24_background_work_outlives_its_turn_and_its_driver_and_goes_when_it_is_dropped() {
+async fn cht24_background_work_outlives_its_turn_and_driver_until_it_is_dropped() {
     let mut main = Loop::new(64);
     let kept = Arc::new(std::sync::Mutex::new(None));
     let keep = Arc::clone(&kept);
@@ -495,7 +496,7 @@ async fn cht24_background_work_ends_with_its_future() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_while_the_inbox_is_full_is_still_heard() {
+async fn an_event_of_a_dropped_call_is_delivered_after_a_full_inbox() {
     let mut main = Loop::new(1);
     let ready = Arc::new(Notify::new());
     let told = Arc::clone(&ready);
@@ -613,7 +614,7 @@ async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
 
 /// A turn that waits for the customizations of its session begins with them, or is cancelled at once.
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
+async fn a_waiting_turn_starts_when_ready_and_ends_when_cancelled() {
     let mut main = Loop::new(64);
     let (reports, found) = tokio::sync::watch::channel(None);
     let unknown = || CustomizationsWatch::new(found.clone(), Arc::default());
@@ -642,7 +643,7 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
 
 /// (AUTH-12)
 #[tokio::test]
-async fn tool15_a_call_signs_in_and_whatever_it_does_next_says_that_it_helped() {
+async fn tool15_the_next_step_after_a_sign_in_reports_its_success() {
     let mut main = Loop::new(64);
     let requirement = || AuthRequirement {
         resource: "https://r.example".to_owned(),

@@ -13,11 +13,12 @@ use innkeeper_core::agent::{Contributor, McpName, Permission, Spawn, ToolStart, 
 
 use super::runtime::mailbox::Mailbox;
 use super::{
-    AgentError, Attachment, AuthRequirement, Confirmation, Decision, Description, EventSink, Offer, Risk, Secret,
-    Subagent, SubagentSpec, ToolContent, ToolKind, ToolResult,
+    AgentError, Attachment, AuthRequirement, Background, Confirmation, Decision, Description, EventSink, Offer, Risk,
+    Secret, Subagent, SubagentSpec, ToolContent, ToolKind, ToolResult,
 };
 
 use crate::services::mcp::ServerTool;
+use crate::services::terminals::{AgentTerminal, TerminalCommandLine};
 
 pub(super) use call::Call;
 use call::step;
@@ -309,7 +310,7 @@ impl ToolCall {
         self.call.events.alive().await
     }
 
-    /// Asks again in the middle of the run, because it came to something new.
+    /// Requests another confirmation while the call runs.
     pub async fn confirm(
         mut self,
         invocation: impl Into<Invocation>,
@@ -365,7 +366,27 @@ impl ToolCall {
         self.call.events.cancelled.clone().cancelled_owned()
     }
 
-    /// Starts a subagent in a chat of its own (CHT-12). Fails with the kind `workerRefused` when
+    /// Runs a command in a terminal, which users can watch, type into and stop. Show it with
+    /// [`ToolContent::Terminal`].
+    ///
+    /// # Errors
+    ///
+    /// With the kind `noTerminal` when the host runs no terminals, or when the command cannot be started.
+    pub async fn terminal(&mut self, command: TerminalCommandLine) -> Result<AgentTerminal, AgentError> {
+        self.auth_resolved().await?;
+        self.call.events.run_in_terminal(&self.call.id, command).await
+    }
+
+    /// Shows work that outlives the call and its turn (CHT-24).
+    pub async fn background(
+        &self,
+        label: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Result<Background, AgentError> {
+        self.call.events.background(label, command).await
+    }
+
+    /// Starts a subagent in a chat of its own (CHT-12). Fails with the kind `subagentRefused` when
     /// there are too many, or too many below one another (CHT-13).
     pub async fn subagent(&mut self, spec: SubagentSpec) -> Result<Subagent, AgentError> {
         self.auth_resolved().await?;
@@ -382,7 +403,7 @@ impl ToolCall {
         let event = AgentEvent::Spawn(Box::new(spawn));
         events.send_noting(event, &mut waiting.asked).await?;
         let answer = events.wait_for(&mut started).await?;
-        let subagent = answer.map_err(|reason| AgentError::failed("workerRefused", reason))?;
+        let subagent = answer.map_err(|reason| AgentError::failed("subagentRefused", reason))?;
         subagent.events().subagent_starts(kind.as_deref()).await?;
         Ok(subagent)
     }
@@ -437,7 +458,7 @@ async fn confirm(
         let deciding = call.wait(|replies| replies.decided.take());
         let mut decision = call
             .events
-            .while_people_think("permission_prompt", message, deciding)
+            .while_user_decides("permission_prompt", message, deciding)
             .await?;
         if !decision.approved {
             call.is_over = true;

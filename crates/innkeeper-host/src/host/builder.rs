@@ -22,6 +22,8 @@ use crate::main_loop::durability::Durability;
 use crate::main_loop::handles::LoopHandles;
 use crate::main_loop::task::{FailureInjection, HostParts, HostTask};
 use crate::services::Services;
+use crate::services::changes::effects::FollowedChanges;
+use crate::services::changes::{Changes, NoChanges};
 use crate::services::completions::effects::CompletionRequests;
 use crate::services::completions::{Files, NoFiles};
 use crate::services::contents::effects::ContentStore;
@@ -38,6 +40,8 @@ use crate::services::resources::effects::ResourceRequests;
 use crate::services::resources::{NoResources, Resources};
 use crate::services::telemetry::LogSink;
 use crate::services::telemetry::effects::Logs;
+use crate::services::terminals::effects::RunningTerminals;
+use crate::services::terminals::{NoTerminals, Terminals};
 
 /// Messages waiting for the main loop; senders wait beyond it.
 const INBOX: usize = 1024;
@@ -50,7 +54,9 @@ pub struct HostBuilder {
     resources: Arc<dyn Resources>,
     customizations: Arc<dyn Customizations>,
     repositories: Arc<dyn Repositories>,
+    changes: Arc<dyn Changes>,
     mcp_servers: Arc<dyn McpServers>,
+    terminals: Arc<dyn Terminals>,
     contents: Option<Arc<dyn Contents>>,
     logs: Option<LogSink>,
     limits: Limits,
@@ -71,7 +77,9 @@ impl HostBuilder {
             resources: Arc::new(NoResources),
             customizations: Arc::new(NoCustomizations),
             repositories: Arc::new(NoRepositories),
+            changes: Arc::new(NoChanges),
             mcp_servers: Arc::new(NoMcpServers),
+            terminals: Arc::new(NoTerminals),
             contents: None,
             logs: None,
             limits: Limits::default(),
@@ -127,10 +135,24 @@ impl HostBuilder {
         self
     }
 
+    /// Computes which files sessions and their turns changed; the default computes nothing.
+    #[must_use]
+    pub fn changes(mut self, changes: impl Changes) -> Self {
+        self.changes = Arc::new(changes);
+        self
+    }
+
     /// Runs the MCP servers of sessions; the default runs none.
     #[must_use]
     pub fn mcp_servers(mut self, mcp_servers: impl McpServers) -> Self {
         self.mcp_servers = Arc::new(mcp_servers);
+        self
+    }
+
+    /// Runs terminals; the default runs none, and their methods are unknown.
+    #[must_use]
+    pub fn terminals(mut self, terminals: impl Terminals) -> Self {
+        self.terminals = Arc::new(terminals);
         self
     }
 
@@ -233,7 +255,9 @@ impl HostBuilder {
         self.limits.core.serves_resources = self.resources.serves();
         self.limits.core.serves_customizations = self.customizations.serves();
         self.limits.core.serves_repositories = self.repositories.serves();
+        self.limits.core.serves_changes = self.changes.serves();
         self.limits.core.serves_mcp = self.mcp_servers.serves();
+        self.limits.core.serves_terminals = self.terminals.serves();
         self.limits.core.lists_tools = true;
         self.limits.core.persists_mcp_tokens = self.mcp_servers.keeps_tokens();
         self.limits.core.serves_logs = self.logs.is_some();
@@ -293,8 +317,10 @@ impl HostBuilder {
                 resources: ResourceRequests::new(self.resources),
                 contents: ContentStore::new(contents),
                 customizations: FollowedCustomizations::new(self.customizations),
+                changes: FollowedChanges::new(self.changes),
                 repositories: FollowedRepositories::new(self.repositories),
                 mcp: Servers::new(self.mcp_servers),
+                terminals: RunningTerminals::new(self.terminals),
                 logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),
             },
             durability: Durability::new(

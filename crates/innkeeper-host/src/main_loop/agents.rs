@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use innkeeper_core::agent::ToolInfo;
 use innkeeper_core::mcp::AppTurn;
-use innkeeper_core::stored::TurnSource;
 use innkeeper_core::{AgentCommand, ChannelId, OpenChat, PromptPlan, Subscriber};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -17,7 +16,7 @@ use super::Message;
 use super::connections::Connections;
 use super::handles::LoopHandles;
 use crate::agent::Agent;
-use crate::agent::runtime::driver::{Driver, DriverDeps, TurnHistory};
+use crate::agent::runtime::driver::{Driver, DriverDeps, RecordedTurns, TurnHistory};
 use crate::agent::runtime::event_queue::{EventQueue, LoopWaker, MissedWakes};
 use crate::services::Services;
 use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
@@ -73,14 +72,14 @@ impl Agents {
                 let Some(agent) = self.get(&open.provider) else {
                     return;
                 };
-                let customizations = services.customizations.watch(open.session, &open.switched_off);
-                self.open_chat(handles, services.journal.turns(), agent, *open, customizations);
+                let customizations = services.customizations.watch(open.session, &open.disabled_ids);
+                self.open_chat(handles, services, agent, *open, customizations);
             }
             AgentCommand::CloseChat { chat } => {
                 self.drivers.remove(&chat);
             }
             AgentCommand::StartTurn { chat, turn, start } => {
-                let watch = services.customizations.watch(start.session, &start.switched_off);
+                let watch = services.customizations.watch(start.session, &start.disabled_ids);
                 let watch = watch.with_mcp(services.mcp.of(start.session));
                 services.customizations.turn_begins(start.session);
                 let max_bytes = handles.limits().resource_bytes;
@@ -100,7 +99,7 @@ impl Agents {
                 }
             }
             AgentCommand::StartSubagent(subagent) => {
-                self.start_subagent(handles, services.journal.turns(), *subagent);
+                self.start_subagent(handles, services, *subagent);
             }
             AgentCommand::TransformPrompt { id, plan } => {
                 if let Some(reply) = self.renders.remove(&id) {
@@ -119,12 +118,12 @@ impl Agents {
     fn open_chat(
         &mut self,
         handles: &LoopHandles,
-        turns: Option<Arc<dyn TurnSource>>,
+        services: &Services,
         agent: Arc<dyn Agent>,
         open: OpenChat,
         customizations: CustomizationsWatch,
     ) {
-        let Some(deps) = self.driver_deps(handles, turns) else {
+        let Some(deps) = self.driver_deps(handles, services) else {
             return;
         };
         let chat = open.chat;
@@ -135,13 +134,8 @@ impl Agents {
 
     /// Hands a subagent to the run that started it. A run that has ended or no longer waits for it drops the handle,
     /// and that ends the subagent.
-    fn start_subagent(
-        &mut self,
-        handles: &LoopHandles,
-        turns: Option<Arc<dyn TurnSource>>,
-        subagent: innkeeper_core::Subagent,
-    ) {
-        let Some(deps) = self.driver_deps(handles, turns) else {
+    fn start_subagent(&mut self, handles: &LoopHandles, services: &Services, subagent: innkeeper_core::Subagent) {
+        let Some(deps) = self.driver_deps(handles, services) else {
             return;
         };
         let parent = self.drivers.get(&subagent.parent.0);
@@ -226,14 +220,15 @@ impl Agents {
         }
     }
 
-    fn driver_deps(&self, handles: &LoopHandles, turns: Option<Arc<dyn TurnSource>>) -> Option<DriverDeps> {
+    fn driver_deps(&self, handles: &LoopHandles, services: &Services) -> Option<DriverDeps> {
         let limits = handles.limits();
         Some(DriverDeps {
             waker: LoopWaker::new(handles.inbox()?, Arc::clone(&self.missed)),
             open_time: limits.open_session_time,
             cancel_time: limits.cancel_time,
             tasks: handles.tasks().clone(),
-            history: TurnHistory::new(turns, limits.agent_history_bytes),
+            history: TurnHistory::new(services.journal.turns(), limits.agent_history_bytes),
+            changes: RecordedTurns(services.changes.changes()),
             transform: TransformLimits {
                 time: limits.transform_time,
                 bytes: limits.transform_bytes,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::{ConnId, Delivery, Outgoing};
+use innkeeper_core::{ConnId, Delivery, Outgoing, error};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use crate::limits::Limits;
 use crate::net::close::Close;
+use crate::net::dialect::Edge;
 use crate::net::outbox::{Outbox, QueueLimits};
 use crate::net::reverse_requests::{ClientRequestError, PendingRequests, ReverseMethod};
 use crate::services::prompt_transform;
@@ -33,6 +34,8 @@ struct Slot {
 #[derive(Debug)]
 struct Connection {
     outbox: Arc<Outbox>,
+    /// Its version.
+    edge: Arc<Edge>,
     /// The requests of the host that the client has not answered yet.
     reverse_requests: PendingRequests,
     /// The order of its operations on resources.
@@ -40,17 +43,19 @@ struct Connection {
 }
 
 impl Connections {
-    pub(crate) fn add(&mut self, limits: &Limits) -> (ConnId, Arc<Outbox>) {
+    pub(crate) fn add(&mut self, limits: &Limits) -> (ConnId, Arc<Outbox>, Arc<Edge>) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let outbox = Arc::new(Outbox::new(QueueLimits::from(limits)));
+        let edge = Arc::new(Edge::default());
         let first_id = getrandom::u32().map_or(1, u64::from);
         let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
         entry.connection = Some(Connection {
             outbox: Arc::clone(&outbox),
+            edge: Arc::clone(&edge),
             reverse_requests: PendingRequests::new(limits.reverse_requests, first_id),
             order: OperationOrder::default(),
         });
@@ -58,7 +63,7 @@ impl Connections {
             slot,
             generation: entry.generation,
         };
-        (conn, outbox)
+        (conn, outbox, edge)
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) {
@@ -121,11 +126,24 @@ impl Connections {
 
     /// Sends a request to the client of a connection. The root channel is added to `params`.
     pub(crate) fn request(&mut self, conn: ConnId, method: ReverseMethod, params: Map<String, Value>, reply: Reply) {
+        let version = self.get(conn).map(|connection| connection.edge.version());
+        if let Some(version) = version.filter(|version| !version.has_reverse_requests()) {
+            let message = format!("clients of AHP {version} take no requests");
+            let code = i64::from(error::code::METHOD_NOT_FOUND);
+            let _ = reply.send(Err(ClientRequestError::Refused { code, message }));
+            return;
+        }
         let mut params = params;
         params.insert("channel".to_owned(), json!(innkeeper_core::uri::ROOT));
         self.send_request(conn, reply, |id| {
             json!({ "jsonrpc": "2.0", "id": id, "method": method.name(), "params": params }).to_string()
         });
+    }
+
+    /// Whether the client of a connection is likely to answer requests.
+    pub(crate) fn is_likely_to_answer(&self, conn: ConnId) -> bool {
+        self.get(conn)
+            .is_none_or(|connection| connection.edge.version().answers_reverse_requests())
     }
 
     /// Asks the client of a connection to rewrite sections of a system prompt (SMT-01). No other connection takes its

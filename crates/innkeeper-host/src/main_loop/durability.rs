@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use innkeeper_core::action::Durability as ActionDurability;
+use innkeeper_core::action_table::Durability as ActionDurability;
 use innkeeper_core::frame::encode_error;
-use innkeeper_core::stored::{ActionRecord, Batch, Record};
+use innkeeper_core::records::{ActionRecord, Batch, Record};
 use innkeeper_core::{ConnId, Delivery, Effect, McpCommand, Outgoing, Publication, RpcError, Seq, error::code};
 use innkeeper_std::sync::Mutex;
 

@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use innkeeper_core::repository::RepositoryState;
+use innkeeper_core::terminal::PtyId;
 use innkeeper_core::{
     AgentProfile, ChannelId, ClientId, Command, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
+    Version,
 };
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::agent::runtime::event_queue::EventQueue;
 use crate::main_loop::requests::RequestTicket;
+use crate::net::dialect::Edge;
 use crate::net::outbox::Outbox;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::customizations::CustomizationSet;
 
 use crate::services::resources::effects::WatchOpened;
+use crate::services::terminals::effects::TerminalOpened;
+use crate::services::terminals::{AgentTerminal, TerminalCommandLine};
 
 /// Everything that can happen to a host.
 #[derive(Debug)]
@@ -38,7 +43,12 @@ pub(crate) enum Message {
     /// A transport was accepted.
     Attach {
         principal: Principal,
-        reply: oneshot::Sender<(ConnId, Arc<Outbox>)>,
+        reply: oneshot::Sender<(ConnId, Arc<Outbox>, Arc<Edge>)>,
+    },
+    /// A client reconnects, and its connection has to know which version it speaks.
+    VersionOf {
+        client: ClientId,
+        reply: oneshot::Sender<Option<Version>>,
     },
     /// A connection's tasks are done with its slot.
     Detached { conn: ConnId },
@@ -83,6 +93,23 @@ pub(crate) enum Message {
     },
     /// A watch was set up, or could not be.
     WatchOpened(Box<WatchOpened>),
+    /// A program was started in a terminal, or could not be.
+    TerminalOpened(Box<TerminalOpened>),
+    /// A terminal reports output, and waits until it is published.
+    TerminalOutput {
+        pty: PtyId,
+        input: Input,
+        published: oneshot::Sender<()>,
+    },
+    /// An agent runs a command for a tool call.
+    AgentCommand {
+        chat: ChannelId,
+        call: String,
+        command: Box<TerminalCommandLine>,
+        reply: oneshot::Sender<Result<AgentTerminal, String>>,
+    },
+    /// An agent ends its command.
+    KillTerminal { pty: PtyId },
     /// Agents describe themselves differently.
     AgentsChanged {
         profiles: Vec<AgentProfile>,

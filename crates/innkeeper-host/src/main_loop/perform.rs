@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use innkeeper_core::{ActionFrame, ChannelId, Effect, Publication, Subscriber};
+use innkeeper_core::{ActionFrame, BlobCommand, ChannelId, Effect, Publication, Subscriber};
 
 use super::task::HostTask;
 use crate::services::completions::effects::CompletionParts;
@@ -47,7 +47,12 @@ impl HostTask {
             Effect::Deliver(delivery) => net.deliver(delivery),
             Effect::Agent(command) => agents.perform(handles, services, command),
             Effect::Journal(command) => services.journal.perform(handles, requests, command),
-            Effect::Blobs(command) => services.contents.perform(handles, &services.journal, command),
+            Effect::Blobs(command) => {
+                if let BlobCommand::DeleteSession { uri } = &command {
+                    services.terminals.forget_session(handles, uri);
+                }
+                services.contents.perform(handles, &services.journal, command);
+            }
             Effect::Completions(request) => {
                 let parts = CompletionParts {
                     agents,
@@ -65,15 +70,18 @@ impl HostTask {
                 };
                 services.mcp.perform(handles, requests, command, parts);
             }
+            Effect::Changes(command) => services.changes.perform(handles, requests, command),
             Effect::Repositories(command) => services.repositories.perform(handles, command),
             Effect::Resources(command) => {
                 let parts = ResourceParts {
                     connections: net,
                     contents: &services.contents,
+                    changes: &services.changes,
                     customizations: &services.customizations,
                 };
                 services.resources.perform(handles, requests, command, parts);
             }
+            Effect::Terminals(command) => services.terminals.perform(handles, requests, command),
         }
     }
 
@@ -94,6 +102,7 @@ impl HostTask {
         run.frames.clear();
         // An agent waits for its fastest reader, never for a slow one.
         if streams && least_behind != usize::MAX && least_behind > self.handles.limits().agent_hold_bytes {
+            self.services.terminals.hold(chat, &to);
             self.agents.hold(chat, to);
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_core::{HostCore, Input, Opening, StorageMode};
 
 use crate::main_loop::Message;

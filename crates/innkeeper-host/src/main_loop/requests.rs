@@ -46,16 +46,16 @@ impl OpenRequest {
 #[derive(Debug, Default)]
 pub(crate) struct RequestTickets {
     /// A list, because a client may use an id twice.
-    held: HashMap<(ConnId, String), Vec<HeldTicket>>,
+    pending: HashMap<(ConnId, String), Vec<PendingTicket>>,
     /// How many requests wait for the core to load their session.
-    parked: usize,
+    deferred: usize,
 }
 
 #[derive(Debug)]
-struct HeldTicket {
+struct PendingTicket {
     ticket: RequestTicket,
-    /// The core has parked the request until its session is loaded.
-    is_parked: bool,
+    /// The core has deferred the request until its session is loaded.
+    is_deferred: bool,
 }
 
 impl RequestTickets {
@@ -69,25 +69,25 @@ impl RequestTickets {
         id: &RequestId,
         ticket: RequestTicket,
     ) {
-        let is_deferred = effects.iter().any(|effect| effect.request() == Some((conn, id)));
-        let is_parked = !is_deferred && core.is_parked(conn);
-        if is_deferred || is_parked {
-            self.parked += usize::from(is_parked);
-            let tickets = self.held.entry(key(conn, id)).or_default();
-            tickets.push(HeldTicket { ticket, is_parked });
+        let has_effect = effects.iter().any(|effect| effect.request() == Some((conn, id)));
+        let is_deferred = !has_effect && core.has_deferred_input(conn);
+        if has_effect || is_deferred {
+            self.deferred += usize::from(is_deferred);
+            let tickets = self.pending.entry(key(conn, id)).or_default();
+            tickets.push(PendingTicket { ticket, is_deferred });
         }
     }
 
     /// Takes the ticket of a request whose effect is performed or refused.
     pub(crate) fn take(&mut self, conn: ConnId, id: &RequestId) -> Option<RequestTicket> {
         let key = key(conn, id);
-        let tickets = self.held.get_mut(&key)?;
+        let tickets = self.pending.get_mut(&key)?;
         let held = tickets.pop();
         if tickets.is_empty() {
-            self.held.remove(&key);
+            self.pending.remove(&key);
         }
         let held = held?;
-        self.parked -= usize::from(held.is_parked);
+        self.deferred -= usize::from(held.is_deferred);
         Some(held.ticket)
     }
 
@@ -103,38 +103,38 @@ impl RequestTickets {
         })
     }
 
-    /// Notes which parked requests have continued with one of these effects. They keep their tickets until the effect
+    /// Notes which deferred requests have continued with one of these effects. They keep their tickets until the effect
     /// is performed.
     pub(crate) fn note_continued(&mut self, effects: &[Effect]) {
-        if self.parked == 0 {
+        if self.deferred == 0 {
             return;
         }
         for (conn, id) in effects.iter().filter_map(Effect::request) {
-            let parked = self.held.get_mut(&key(conn, id)).into_iter().flatten();
-            for held in parked.filter(|held| held.is_parked) {
-                held.is_parked = false;
-                self.parked -= 1;
+            let deferred = self.pending.get_mut(&key(conn, id)).into_iter().flatten();
+            for held in deferred.filter(|held| held.is_deferred) {
+                held.is_deferred = false;
+                self.deferred -= 1;
             }
         }
     }
 
-    /// Drops the tickets of requests that are not parked any more.
+    /// Drops the tickets of requests that are not deferred any more.
     pub(crate) fn release_continued(&mut self, core: &HostCore) {
-        if self.parked == 0 {
+        if self.deferred == 0 {
             return;
         }
-        self.held.retain(|(conn, _), tickets| {
-            tickets.retain(|held| !held.is_parked || core.is_parked(*conn));
+        self.pending.retain(|(conn, _), tickets| {
+            tickets.retain(|held| !held.is_deferred || core.has_deferred_input(*conn));
             !tickets.is_empty()
         });
-        let tickets = self.held.values().flatten();
-        self.parked = tickets.filter(|held| held.is_parked).count();
+        let tickets = self.pending.values().flatten();
+        self.deferred = tickets.filter(|held| held.is_deferred).count();
     }
 
     /// Drops all tickets, because the core is replaced.
     pub(crate) fn clear(&mut self) {
-        self.held.clear();
-        self.parked = 0;
+        self.pending.clear();
+        self.deferred = 0;
     }
 }
 

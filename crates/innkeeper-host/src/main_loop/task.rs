@@ -9,6 +9,7 @@ use std::time::Duration;
 use ahp_types::state::Customization;
 use innkeeper_core::frame::{encode_error, encode_result};
 use innkeeper_core::repository::RepositoryState;
+use innkeeper_core::terminal::{AgentCommandStart, TerminalInput};
 use innkeeper_core::{ChannelId, ClientId, Delivery, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -126,7 +127,9 @@ impl HostTask {
                     continue;
                 }
             }
-            self.agents.release(&self.net, self.handles.limits().agent_hold_bytes);
+            let hold_bytes = self.handles.limits().agent_hold_bytes;
+            self.agents.release(&self.net, hold_bytes);
+            self.services.terminals.release(&self.core, &self.net, hold_bytes);
             if !self.durability.has_pending()
                 && let Some(done) = self.stopping.take()
             {
@@ -135,12 +138,12 @@ impl HostTask {
                 }
                 self.net.close_all(Close::GoingAway);
                 self.agents.clear();
+                self.services.terminals.clear();
                 self.services.customizations.unfollow_all(&self.handles, &self.core);
                 let _ = done.send(());
                 return;
             }
             let wake_at = self.wake_at();
-            let hold_bytes = self.handles.limits().agent_hold_bytes;
             let takes_messages = !self.panicked && !self.durability.is_full(hold_bytes);
             let is_read_only = self.durability.read_only().is_some();
             tokio::select! {
@@ -219,6 +222,7 @@ impl HostTask {
             | Message::Request { .. }
             | Message::Events(_)
             | Message::Attach { .. }
+            | Message::VersionOf { .. }
             | Message::RequestClient { .. }
             | Message::Render { .. }
             | Message::Transform { .. }
@@ -228,6 +232,10 @@ impl HostTask {
             | Message::RepositorySeen { .. }
             | Message::Found { .. }
             | Message::WatchOpened(_)
+            | Message::TerminalOpened(_)
+            | Message::TerminalOutput { .. }
+            | Message::AgentCommand { .. }
+            | Message::KillTerminal { .. }
             | Message::Respond { .. }
             | Message::Imported { .. } => {}
             Message::Purged(sessions) => self.purged(sessions),
@@ -248,7 +256,8 @@ impl HostTask {
             .next_deadline()
             .filter(|_| !self.is_done_for())
             .map(|at| self.started + Duration::from_millis(at));
-        let gate = self.agents.has_held().then(|| Instant::now() + GATE_INTERVAL);
+        let has_held = self.agents.has_held() || self.services.terminals.has_held();
+        let gate = has_held.then(|| Instant::now() + GATE_INTERVAL);
         deadline.into_iter().chain(gate).min()
     }
 
@@ -278,12 +287,16 @@ impl HostTask {
             }
             Message::Events(queue) => self.take_events(now, &queue, effects),
             Message::Attach { principal, reply } => {
-                let (conn, outbox) = self.net.add(self.handles.limits());
+                let (conn, outbox, edge) = self.net.add(self.handles.limits());
                 self.handle_input(now, Input::Connected { conn, principal }, effects);
-                if reply.send((conn, outbox)).is_err() {
+                if reply.send((conn, outbox, edge)).is_err() {
                     self.handle_input(now, Input::Disconnected { conn }, effects);
                     self.net.remove(conn);
                 }
+            }
+            Message::VersionOf { client, reply } => {
+                let negotiated = self.core.negotiated(&client);
+                let _ = reply.send(negotiated.map(|negotiated| negotiated.dialect.version));
             }
             Message::Detached { conn } => self.detach(conn),
             Message::RequestClient {
@@ -314,6 +327,33 @@ impl HostTask {
                 let opened = self.services.resources.watch_opened(*opened);
                 self.handle_input(now, opened, effects);
             }
+            Message::TerminalOpened(opened) => {
+                let (opened, is_known) = self.services.terminals.opened(*opened);
+                self.handle_input(now, opened.into(), effects);
+                let _ = is_known.send(true);
+            }
+            Message::TerminalOutput { pty, input, published } => {
+                self.handle_input(now, input, effects);
+                self.services.terminals.reported(pty, published);
+            }
+            Message::AgentCommand {
+                chat,
+                call,
+                command,
+                reply,
+            } => {
+                let (line, size) = (command.shown.clone(), command.size);
+                let number = self.services.terminals.add_command(*command, reply);
+                let start = AgentCommandStart {
+                    number,
+                    chat,
+                    call,
+                    line,
+                    size,
+                };
+                self.handle_input(now, TerminalInput::AgentCommand(start).into(), effects);
+            }
+            Message::KillTerminal { pty } => self.services.terminals.kill(pty),
             Message::Respond { conn, id, outcome } => {
                 let message = match outcome {
                     Ok(value) => encode_result(&id, &value),
@@ -357,17 +397,41 @@ impl HostTask {
     ) {
         let primary = self.core.primary_conn(&client);
         match primary.filter(|conn| self.net.outbox(*conn).is_some()) {
-            Some(conn) => self.net.request(conn, method, params, reply),
+            Some(conn) => {
+                let reply = match self.net.is_likely_to_answer(conn) {
+                    true => reply,
+                    false => self.answered_soon(reply),
+                };
+                self.net.request(conn, method, params, reply);
+            }
             None => {
                 let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
             }
         }
     }
 
+    /// A reply that is given up after a short time.
+    fn answered_soon(
+        &self,
+        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
+    ) -> oneshot::Sender<Result<Value, ClientRequestError>> {
+        let (soon, answer) = oneshot::channel();
+        let time = self.handles.limits().unlikely_answer_time;
+        self.handles.tasks().spawn(async move {
+            let answer = match tokio::time::timeout(time, answer).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(ClientRequestError::Disconnected),
+                Err(_) => Err(ClientRequestError::TimedOut),
+            };
+            let _ = reply.send(answer);
+        });
+        soon
+    }
+
     /// Asks the agent of a session for the tools that it offers there, and tells the core.
     fn list_tools(&mut self, now: Now, session: ChannelId, provider: String, effects: &mut Vec<Effect>) {
         let services = &self.services;
-        let off = self.core.switched_off(session);
+        let off = self.core.disabled_ids(session);
         let customizations = services.customizations.now(session, off, services.mcp.of(session));
         if let Some(tools) = self.agents.session_tools(&provider, &customizations) {
             let listed = Input::ToolsListed {
@@ -403,7 +467,7 @@ impl HostTask {
         };
         self.handle_input(now, found, effects);
         // After the core, which knows now which of them are disabled.
-        let off = self.core.switched_off(session);
+        let off = self.core.disabled_ids(session);
         let services = &mut self.services;
         services.customizations.store(session, Arc::clone(&set), off);
         services.mcp.redeclared(&self.handles, &set, session);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn guessing_is_slowed_down_per_peer_and_locks_nobody_else_out() {
+    fn guessing_is_slowed_down_per_peer_alone() {
         let (access, text) = access();
         let peer = Some(IpAddr::from([127, 0, 0, 9]));
         let wrong = |access: &Access| access.authenticate(peer, Some("Bearer wrong"), None, 3);

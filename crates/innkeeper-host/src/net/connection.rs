@@ -5,22 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use innkeeper_core::frame::encode_error;
-use innkeeper_core::{Command, ConnId, Input, Outgoing, Principal, RequestId, RpcError, Scope, Wire, error::code};
+use innkeeper_core::frame::{encode_error, encode_result};
+use innkeeper_core::{
+    ClientId, Command, ConnId, Dispatch, Input, Outgoing, Principal, RequestId, RpcError, Scope, Wire, error::code,
+};
+use innkeeper_dialects::Up;
 use serde_json::Value;
-use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, mpsc};
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::host::HostHandle;
 use crate::limits::Limits;
 use crate::main_loop::Message;
 pub use crate::net::close::Close;
+use crate::net::dialect::{self, Edge};
 use crate::net::outbox::{Next, Outbox};
 use crate::net::reverse_requests::ClientRequestError;
 use crate::net::transport::{Received, Sink, Source};
 use crate::net::working_directories;
-use crate::rpc::methods::{self, Route};
+use crate::rpc::methods::{self, Method, Route};
 use crate::rpc::{self, Shape};
 use crate::services::completions::Files;
 
@@ -30,12 +34,13 @@ use crate::services::completions::Files;
 /// read, and still answers one that floods it.
 pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, principal: Principal) {
     let may_drive = principal.scope >= Scope::Drive;
-    let Some((conn, outbox)) = host.attach(principal).await else {
+    let Some((conn, outbox, edge)) = host.attach(principal).await else {
         return;
     };
     let writer = Writer {
         sink,
         outbox: Arc::clone(&outbox),
+        edge: Arc::clone(&edge),
         limits: host.limits(),
     };
     let writing = host.tasks().spawn(writer.run());
@@ -44,6 +49,7 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         conn,
         inbox: host.inbox(),
         outbox: Arc::clone(&outbox),
+        edge,
         budget: Budget::new(&host.limits()),
         tickets: Arc::new(Semaphore::new(host.limits().requests_in_flight)),
         limits: host.limits(),
@@ -73,6 +79,8 @@ struct Reader<S> {
     conn: ConnId,
     inbox: mpsc::Sender<Message>,
     outbox: Arc<Outbox>,
+    /// Translates the messages of a client that speaks an older version.
+    edge: Arc<Edge>,
     budget: Budget,
     /// Tickets for requests in flight.
     tickets: Arc<Semaphore>,
@@ -84,13 +92,13 @@ struct Reader<S> {
 impl<S: Source> Reader<S> {
     async fn run(&mut self) -> Close {
         // The writer pings once an interval, so three without a sign of life mean the peer is gone.
-        let patience = self.limits.ping_interval * 3;
+        let timeout = self.limits.ping_interval * 3;
         let answers_pings = self.source.answers_pings();
         loop {
             let received = tokio::select! {
                 received = self.source.next() => received,
                 close = self.outbox.closed() => return close,
-                () = tokio::time::sleep(patience), if answers_pings => return Close::Silent,
+                () = tokio::time::sleep(timeout), if answers_pings => return Close::Silent,
             };
             match received {
                 Received::Message(bytes) => {
@@ -120,29 +128,16 @@ impl<S: Source> Reader<S> {
             members: self.limits.json_members,
         };
         match rpc::parse(text, shape) {
-            Ok(rpc::Message::Request { id, method, params }) => match self.request(&method, params) {
-                Ok(command) => {
-                    if let Some(files) = &self.files
-                        && let Err(error) = working_directories::check_request(&**files, &command).await
-                    {
-                        self.answer(Some(&id), &error);
-                        return Some(());
-                    }
-                    self.send_request(id, command).await
+            Ok(rpc::Message::Request { id, method, params }) => {
+                self.choose_version(&method, params).await?;
+                match self.edge.is_translated() {
+                    true => self.older_request(id, &method, params).await,
+                    false => self.route(id, self.request(&method, params)).await,
                 }
-                Err(error) => {
-                    self.answer(Some(&id), &error);
-                    Some(())
-                }
-            },
-            Ok(rpc::Message::Notification { method, params }) => match self.notification(&method, params) {
-                Some(mut input) => {
-                    if let (Input::Dispatch { dispatch, .. }, Some(files)) = (&mut input, &self.files) {
-                        working_directories::check_action(&**files, dispatch).await;
-                    }
-                    self.send(input).await
-                }
-                None => Some(()),
+            }
+            Ok(rpc::Message::Notification { method, params }) => match self.edge.is_translated() {
+                true => self.older_notification(&method, params).await,
+                false => self.take(self.notification(&method, params)).await,
             },
             Ok(rpc::Message::Response { id, outcome }) => {
                 let outcome = match outcome {
@@ -167,8 +162,128 @@ impl<S: Source> Reader<S> {
         }
     }
 
+    /// Finds out which version a handshake is about to choose: what follows it may arrive before its answer.
+    async fn choose_version(&mut self, method: &str, params: Option<&RawValue>) -> Option<()> {
+        match method {
+            _ if self.edge.is_native() => {}
+            "initialize" => {
+                if let Some((version, client)) = dialect::chosen(params) {
+                    self.edge.begin(version, &client);
+                }
+            }
+            "reconnect" => {
+                if let Some(id) = dialect::reconnecting(params) {
+                    let (reply, version) = oneshot::channel();
+                    let client = ClientId::new(&id);
+                    self.inbox.send(Message::VersionOf { client, reply }).await.ok()?;
+                    if let Ok(Some(version)) = version.await {
+                        self.edge.begin(version, &id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Sends a request that could be read to the core, and answers any other.
+    async fn route(&mut self, id: RequestId, command: Result<Command, RpcError>) -> Option<()> {
+        let checked = match (command, &self.files) {
+            (Ok(command), Some(files)) => {
+                let checked = working_directories::check_request(&**files, &command).await;
+                checked.map(|()| command)
+            }
+            (command, _) => command,
+        };
+        match checked {
+            Ok(command) => self.send_request(id, command).await,
+            Err(error) => {
+                self.answer(Some(&id), &error);
+                Some(())
+            }
+        }
+    }
+
+    /// Sends a notification to the core.
+    async fn take(&mut self, input: Option<Input>) -> Option<()> {
+        let Some(mut input) = input else {
+            return Some(());
+        };
+        if let (Input::Dispatch { dispatch, .. }, Some(files)) = (&mut input, &self.files) {
+            working_directories::check_action(&**files, dispatch).await;
+        }
+        self.send(input).await
+    }
+
+    /// Handles a request of a client that speaks an older version.
+    async fn older_request(&mut self, id: RequestId, method: &str, params: Option<&RawValue>) -> Option<()> {
+        match self.edge.up_request(&id, method, params, now_ms()) {
+            Up::Forward { method, params } => {
+                let command = match to_raw_value(&params) {
+                    Ok(params) => self.request_of(methods::find_older(&method), &method, Some(&params)),
+                    Err(_) => Err(RpcError::method_not_found(&method)),
+                };
+                self.route(id, command).await
+            }
+            Up::Answer(result) => {
+                self.outbox.push(Outgoing::Text(encode_result(&id, &result)));
+                Some(())
+            }
+            Up::Refuse { code, message, data } => {
+                self.answer(Some(&id), &RpcError { code, message, data });
+                Some(())
+            }
+            // Only dispatches are rejected, and they are notifications.
+            Up::Reject { reason, .. } => {
+                self.answer(Some(&id), &RpcError::invalid_request(reason));
+                Some(())
+            }
+            Up::Nothing => {
+                self.outbox.push(Outgoing::Text(encode_result(&id, &Value::Null)));
+                Some(())
+            }
+        }
+    }
+
+    /// Handles a notification of a client that speaks an older version.
+    async fn older_notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<()> {
+        for up in self.edge.up_notification(method, params, now_ms()) {
+            let input = match up {
+                Up::Forward { method, params } => match to_raw_value(&params) {
+                    Ok(params) => self.notification_of(&method, Some(&params), methods::older_dispatch),
+                    Err(_) => None,
+                },
+                Up::Reject {
+                    channel,
+                    client_seq,
+                    action,
+                    reason,
+                } => {
+                    let dispatch = methods::rejected_dispatch(channel, client_seq, &action, reason);
+                    dispatch.map(|dispatch| Input::Dispatch {
+                        conn: self.conn,
+                        dispatch: Box::new(dispatch),
+                    })
+                }
+                // A notification is never answered.
+                Up::Answer(_) | Up::Refuse { .. } | Up::Nothing => None,
+            };
+            self.take(input).await?;
+        }
+        Some(())
+    }
+
     fn request(&self, name: &str, params: Option<&RawValue>) -> Result<Command, RpcError> {
-        let method = methods::find(name).ok_or_else(|| RpcError::method_not_found(name))?;
+        self.request_of(methods::find(name), name, params)
+    }
+
+    fn request_of(
+        &self,
+        method: Option<&'static Method>,
+        name: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Command, RpcError> {
+        let method = method.ok_or_else(|| RpcError::method_not_found(name))?;
         let parse = match method.route {
             Route::Core(parse) => parse,
             Route::Mcp => {
@@ -194,10 +309,19 @@ impl<S: Source> Reader<S> {
 
     /// Notifications are never answered, so what is wrong with one only shows in the log.
     fn notification(&self, name: &str, params: Option<&RawValue>) -> Option<Input> {
+        self.notification_of(name, params, methods::dispatch)
+    }
+
+    fn notification_of(
+        &self,
+        name: &str,
+        params: Option<&RawValue>,
+        dispatch: fn(&RawValue) -> Result<Dispatch, RpcError>,
+    ) -> Option<Input> {
         let method = methods::find(name)?;
         let params = params.unwrap_or(RawValue::NULL);
         let parsed = match method.route {
-            Route::Dispatch => methods::dispatch(params).map(|dispatch| Input::Dispatch {
+            Route::Dispatch => dispatch(params).map(|dispatch| Input::Dispatch {
                 conn: self.conn,
                 dispatch: Box::new(dispatch),
             }),
@@ -240,6 +364,11 @@ impl<S: Source> Reader<S> {
     fn answer(&self, id: Option<&RequestId>, error: &RpcError) {
         self.outbox.push(Outgoing::Text(encode_error(id, error)));
     }
+}
+
+/// The wall clock, in milliseconds since 1970.
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
 }
 
 fn refusal(error: &RawValue) -> ClientRequestError {
@@ -293,6 +422,7 @@ impl Budget {
 struct Writer<S> {
     sink: S,
     outbox: Arc<Outbox>,
+    edge: Arc<Edge>,
     limits: Arc<Limits>,
 }
 
@@ -332,6 +462,10 @@ impl<S: Sink> Writer<S> {
     /// Writes a batch. Once the connection is to be closed, because the peer fell behind beyond
     /// its bound or the host is going down, what is under way has a moment left and no more.
     async fn write(&mut self, messages: Vec<Wire>) -> Result<(), Close> {
+        let messages = match self.edge.is_native() {
+            true => messages,
+            false => self.edge.down(messages),
+        };
         let outbox = Arc::clone(&self.outbox);
         let cut_short = async {
             outbox.closed().await;

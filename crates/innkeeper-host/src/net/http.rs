@@ -243,7 +243,7 @@ impl ListenerContext {
                 Ok(plain(StatusCode::SERVICE_UNAVAILABLE, text))
             }
             "/version" => {
-                let body = serde_json::json!({ "name": "innkeeper", "version": self.host.version(), "protocol": ["^1.0.0", "^0.9.0"] });
+                let body = serde_json::json!({ "name": "innkeeper", "version": self.host.version(), "protocol": innkeeper_dialects::supported() });
                 Ok(json(body.to_string()))
             }
             "/" => self.upgrade::<S>(request, peer, permits),

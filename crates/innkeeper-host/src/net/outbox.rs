@@ -20,7 +20,7 @@ use crate::net::close::Close;
 /// Bounds of one queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// Most bytes waiting.
+    /// Maximum bytes waiting.
     pub bytes: usize,
     /// Messages waiting from which on even `maxLatencyMs: 0` is merged.
     pub merge_messages: usize,
@@ -398,31 +398,31 @@ mod tests {
         })
     }
 
-    fn picture(bytes: usize) -> Outgoing {
+    fn image(bytes: usize) -> Outgoing {
         Outgoing::Text(vec![b'x'; bytes].into())
     }
 
     #[test]
-    fn f17_two_pictures_at_once_do_not_cost_a_slow_client_its_connection() {
+    fn f17_two_images_at_once_do_not_cost_a_slow_client_its_connection() {
         let mut queue = queue();
         for _ in 0..2 {
-            queue.push(picture(5 << 20));
+            queue.push(image(5 << 20));
         }
         assert!(!queue.overflowed(), "the largest message does not count");
-        queue.push(picture(5 << 20));
+        queue.push(image(5 << 20));
         assert!(queue.overflowed(), "the others do");
     }
 
     #[test]
-    fn f17_a_message_beyond_the_bound_is_sent_and_counts_no_longer_once_the_queue_was_empty() {
+    fn f17_an_oversized_message_is_sent_and_counts_until_the_queue_is_empty() {
         let mut queue = queue();
-        queue.push(picture(20 << 20));
+        queue.push(image(20 << 20));
         assert!(!queue.overflowed());
         while !queue.is_empty() {
             queue.take();
         }
         for _ in 0..10 {
-            queue.push(picture(1 << 20));
+            queue.push(image(1 << 20));
         }
         assert!(queue.overflowed(), "ten of one size are nine that count");
     }

@@ -23,7 +23,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let patience = host.limits().write_time;
+    let timeout = host.limits().write_time;
     let source = LineSource::new(input, host.limits().message_bytes);
-    connection::serve(host, source, LineSink::new(output, patience), principal).await;
+    connection::serve(host, source, LineSink::new(output, timeout), principal).await;
 }

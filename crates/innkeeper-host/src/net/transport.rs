@@ -62,14 +62,10 @@ pub trait Sink: Send + 'static {
     fn close(&mut self, close: Close) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// Writes everything, as long as the peer takes at least a byte within `patience` every time.
-async fn write_steadily(
-    writer: &mut (impl AsyncWrite + Unpin),
-    mut bytes: &[u8],
-    patience: Duration,
-) -> io::Result<()> {
+/// Writes everything, as long as the peer takes at least a byte within `timeout` every time.
+async fn write_steadily(writer: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
-        match tokio::time::timeout(patience, writer.write(bytes)).await {
+        match tokio::time::timeout(timeout, writer.write(bytes)).await {
             Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(Ok(taken)) => bytes = &bytes[taken..],
             Ok(Err(error)) => return Err(error),
@@ -79,9 +75,9 @@ async fn write_steadily(
     Ok(())
 }
 
-/// Flushes what was written, with the same patience.
-async fn flush_steadily(writer: &mut (impl AsyncWrite + Unpin), patience: Duration) -> io::Result<()> {
-    match tokio::time::timeout(patience, writer.flush()).await {
+/// Flushes what was written, with the same timeout.
+async fn flush_steadily(writer: &mut (impl AsyncWrite + Unpin), timeout: Duration) -> io::Result<()> {
+    match tokio::time::timeout(timeout, writer.flush()).await {
         Ok(flushed) => flushed,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }

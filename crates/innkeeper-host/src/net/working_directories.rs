@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use crate::services::completions::Files;
 
 /// How long the file system has to answer for one message.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Most directories that are looked at; the core refuses more.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum directories that are looked at; the core refuses more.
 const MOST: usize = 256;
 
 /// Checks the directories that a request names.
@@ -22,7 +22,7 @@ pub(crate) async fn check_request(files: &dyn Files, command: &Command) -> Resul
     let Command::CreateSession(create) = command else {
         return Ok(());
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for (index, directory) in create.working_directories.iter().enumerate().take(MOST) {
         if let Err(problem) = check(files, directory, deadline).await {
             return Err(RpcError::invalid_params(
@@ -41,7 +41,7 @@ pub(crate) async fn check_action(files: &dyn Files, dispatch: &mut Dispatch) {
         Ok(StateAction::SessionWorkingDirectoryReplaced(replaced)) => ("replacement", &replaced.replacement),
         _ => return,
     };
-    if let Err(problem) = check(files, directory, Instant::now() + PATIENCE).await {
+    if let Err(problem) = check(files, directory, Instant::now() + TIMEOUT).await {
         dispatch.action = Err(DecodeError::Unusable(format!("{field}: {problem}")));
     }
 }
@@ -55,7 +55,7 @@ async fn check(files: &dyn Files, directory: &str, deadline: Instant) -> Result<
         Ok(checked) => checked,
         Err(_) => Err(format!(
             "the file system has not answered within {} s",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         )),
     }
 }

@@ -4,23 +4,26 @@
 //! A method without a handler answers `-32601`: an empty success would make a client wait for
 //! something that never comes.
 
-use innkeeper_core::decode::{decode_action, plain};
+use innkeeper_core::decode::{DecodeError, decode_action, decode_choice, plain};
 use innkeeper_core::{Command, Dispatch, RpcError, Scope, scope_of, uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 mod approvals;
+mod changesets;
 mod chats;
 mod connection;
 mod mcp;
 mod refresh;
 mod resources;
 mod sessions;
+mod terminals;
 
 use approvals::{allow_approval, list_approvals, revoke_approval};
-use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
+use changesets::invoke_changeset_operation;
+use chats::{completions, create_chat, create_older_chat, dispose_chat, fetch_turns, fetch_turns_before, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
 pub use mcp::mcp_request;
 use resources::{
@@ -29,9 +32,10 @@ use resources::{
     watch_resource,
 };
 use sessions::{
-    create_session, dispose_session, import_session, list_deleted_sessions, list_sessions, resolve_session_config,
-    restore_session, session_config_completions,
+    create_older_session, create_session, dispose_session, import_session, list_deleted_sessions, list_sessions,
+    resolve_session_config, restore_session, session_config_completions,
 };
+use terminals::{create_terminal, dispose_terminal};
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +107,9 @@ pub const METHODS: &[Method] = {
         row("resolveSessionConfig", Root, Core(resolve_session_config)),
         row("sessionConfigCompletions", Root, Core(session_config_completions)),
         row("authenticate", Root, Core(authenticate)),
-        row("createTerminal", Named, Unsupported),
-        row("disposeTerminal", Named, Unsupported),
-        row("invokeChangesetOperation", Named, Unsupported),
+        row("createTerminal", Named, Core(create_terminal)),
+        row("disposeTerminal", Named, Core(dispose_terminal)),
+        row("invokeChangesetOperation", Named, Core(invoke_changeset_operation)),
         row("listAutomationTriggerDefinitions", Root, Unsupported),
         row("runAutomation", Named, Unsupported),
         row("fetchAutomationRuns", Named, Unsupported),
@@ -142,9 +146,28 @@ pub const METHODS: &[Method] = {
     ]
 };
 
+/// The methods that only clients of older versions have, after the translation of their messages.
+pub const OLDER_METHODS: &[Method] = &[
+    row(
+        "innkeeper/fetchTurnsBefore",
+        Target::Named,
+        Route::Core(fetch_turns_before),
+    ),
+    row("createSession", Target::Named, Route::Core(create_older_session)),
+    row("createChat", Target::Named, Route::Core(create_older_chat)),
+];
+
 /// Finds a method's row.
 pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
+}
+
+/// Finds the row of a method that a client of an older version calls.
+pub fn find_older(name: &str) -> Option<&'static Method> {
+    OLDER_METHODS
+        .iter()
+        .find(|method| method.name == name)
+        .or_else(|| find(name))
 }
 
 /// Checks what a method's `channel` names before its parameters are read.
@@ -191,6 +214,30 @@ pub fn dispatch(params: &RawValue) -> Result<Dispatch, RpcError> {
         client_seq,
         raw,
         action,
+        choice: None,
+    })
+}
+
+/// Reads the parameters of `dispatchAction` from a client of an older version, which chooses the model and the agent of
+/// a session with actions of their own.
+pub fn older_dispatch(params: &RawValue) -> Result<Dispatch, RpcError> {
+    let mut dispatch = dispatch(params)?;
+    match decode_choice(&dispatch.raw) {
+        Some(Ok(choice)) => dispatch.choice = Some(choice),
+        Some(Err(problem)) => dispatch.action = Err(problem),
+        None => {}
+    }
+    Ok(dispatch)
+}
+
+/// The rejection of an action that could not be translated.
+pub fn rejected_dispatch(channel: String, client_seq: i64, action: &Value, reason: String) -> Option<Dispatch> {
+    Some(Dispatch {
+        channel,
+        client_seq,
+        raw: to_raw_value(action).ok()?,
+        action: Err(DecodeError::Unusable(reason)),
+        choice: None,
     })
 }
 

@@ -16,10 +16,10 @@ use crate::services::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, display_l
 
 /// The most items of one answer; a longer list only slows down typing.
 const MAX_ITEMS: usize = 50;
-/// Most of them that MCP servers let read.
+/// Maximum number of them that MCP servers let read.
 const MAX_RESOURCES: usize = 20;
 
-/// Finds files for the person who types `@` and a part of a name.
+/// Finds files for the user who types `@` and a part of a name.
 ///
 /// It is asked on every few keystrokes, so it answers soon rather than completely (CMP-01), and
 /// it never shows what lies outside the given directories.
@@ -72,7 +72,7 @@ pub(crate) struct CompletionContext<'a> {
     /// The customizations of the session.
     pub(crate) customizations: &'a TurnCustomizations,
     /// How long MCP servers have to say what they offer.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// The result of `completions` (CMP-02, CMP-03).
@@ -83,7 +83,7 @@ pub(crate) async fn completions(files: &dyn Files, cursor: CompletionContext<'_>
             let mcp = cursor.customizations.mcp();
             let (found, offered) = tokio::join!(
                 files.find(cursor.directories, token.query, MAX_ITEMS),
-                mcp.resources(cursor.patience),
+                mcp.resources(cursor.timeout),
             );
             let query = token.query.to_lowercase();
             let offered = offered.into_iter().filter(|resource| resource.fits(&query));
@@ -107,7 +107,7 @@ pub(crate) async fn completions(files: &dyn Files, cursor: CompletionContext<'_>
             let items = fitting.map(|(name, callable)| callable_item(&token, name, *callable));
             let mut items: Vec<_> = own.chain(items).collect();
             let is_taken = |name: &str| taken.contains(&name) || called.iter().any(|(called, _)| called == name);
-            for mut prompt in cursor.customizations.mcp_prompts(cursor.patience).await {
+            for mut prompt in cursor.customizations.mcp_prompts(cursor.timeout).await {
                 if is_taken(&prompt.name) {
                     prompt.name = format!("{}{}", prompts::PREFIX, prompt.name);
                 }
@@ -414,7 +414,7 @@ mod tests {
             offset: units(text),
             commands,
             customizations: &customizations,
-            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
         };
         completions(&Shelf, cursor).await
     }
@@ -462,15 +462,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cus24_skills_and_prompts_follow_the_commands_each_under_the_name_that_calls_it() {
+    async fn cus24_skills_and_prompts_follow_the_commands_by_their_names() {
         let skill = |id: &str, plugin, name: &str| Skill {
             about: about(id, plugin, name),
             argument_hint: Some("<what>".to_owned()),
-            for_people: true,
+            for_users: true,
             ..Skill::default()
         };
         let hidden = Skill {
-            for_people: false,
+            for_users: false,
             ..skill("hidden", None, "reveal")
         };
         let skills = vec![
@@ -514,7 +514,7 @@ mod tests {
             offset: 1,
             commands: &[],
             customizations: &TurnCustomizations::default(),
-            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
         };
         assert_eq!(completions(&NoFiles, cursor).await, json!({ "items": [] }));
     }

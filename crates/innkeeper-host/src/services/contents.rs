@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 pub use innkeeper_core::content;
 use innkeeper_core::content::ContentUri;
-use innkeeper_core::resource::{AllowedRoot, ImportBlob};
+use innkeeper_core::resources::{AllowedRoot, ImportBlob};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::RwLock;
@@ -25,42 +25,42 @@ use tokio::sync::RwLock;
 pub use self::closed_sessions::ClosedSessions;
 pub use self::memory::MemoryContents;
 pub(crate) use self::references::names_in;
+use crate::services::changes::Changes;
 use crate::services::resources::{Content, ResourceError};
 
 /// The bytes of a hash that make a name: enough to make collisions infeasible.
 const NAME_BYTES: usize = 16;
-/// Longest media type that is kept.
+/// Maximum length of a stored media type.
 const MAX_TYPE_BYTES: usize = 255;
 
-/// Keeps what tools gave back.
+/// Stores blobs: content of tool results that exceeds the limit of a turn.
 ///
-/// There are bounds, per session and for all of them together; beyond, what is oldest goes.
+/// There are limits per session and for all sessions together. Beyond the limits the oldest blobs are evicted.
 #[async_trait]
 pub trait Contents: Send + Sync + 'static {
-    /// Keeps something for a session, as safely as the session itself. Contents of the same name are the same.
+    /// Stores a blob for a session, as durably as the session itself. Blobs of the same name have the same content.
     ///
     /// # Errors
     ///
     /// Fails with the reason, as a sentence for users.
     async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String>;
 
-    /// Returns a content; `None` if it is not there any more, or never was.
+    /// Returns a blob. `None` if it was evicted or never stored.
     ///
     /// # Errors
     ///
     /// Fails with the reason, as a sentence for users.
     async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String>;
 
-    /// Keeps something that was kept elsewhere at that time. Returns whether there was room: it counts as old as
-    /// it is, and the oldest go.
+    /// Imports a blob with its original time. Returns false if the limits evicted it at once.
     ///
     /// # Errors
     ///
     /// Fails with the reason, as a sentence for users.
     async fn restore(&self, session: &str, name: &str, content: Content, kept: SystemTime) -> Result<bool, String>;
 
-    /// Keeps for one session what another one has under these names, the oldest first; what it has not is left
-    /// out. Both have it then, and it ends with the last of them.
+    /// Copies the named blobs of one session to another, the oldest first. Missing names are skipped. A blob is
+    /// removed with the last session that has it.
     ///
     /// # Errors
     ///
@@ -91,9 +91,9 @@ pub trait Contents: Send + Sync + 'static {
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentLimits {
-    /// Most bytes for one session.
+    /// Maximum bytes for one session.
     pub session_bytes: u64,
-    /// Most bytes for all of them together.
+    /// Maximum bytes for all of them together.
     pub total_bytes: u64,
 }
 
@@ -201,8 +201,15 @@ pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
 ///
 /// A session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
 /// another session has under the same name is the same.
-pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[AllowedRoot]) -> Result<Content, ResourceError> {
+pub(crate) async fn read(
+    stored: StoredContents<'_>,
+    uri: &str,
+    seen: &[AllowedRoot],
+    max_bytes: usize,
+) -> Result<Content, ResourceError> {
+    let contents = stored.contents;
     let (first, name) = match ContentUri::parse(uri) {
+        Some(ContentUri::Change(name)) => return read_change(stored.changes, &name, seen, max_bytes).await,
         Some(ContentUri::Inline(bytes)) => {
             let content_type = match std::str::from_utf8(&bytes) {
                 Ok(_) => "text/plain",
@@ -246,6 +253,37 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[AllowedRoot
     })
 }
 
+/// Where the contents of the host's own URIs are.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredContents<'a> {
+    pub(crate) contents: &'a dyn Contents,
+    pub(crate) changes: &'a dyn Changes,
+}
+
+/// Reads one side of a changed file, for a client that sees these sessions.
+async fn read_change(
+    changes: &dyn Changes,
+    name: &str,
+    seen: &[AllowedRoot],
+    max_bytes: usize,
+) -> Result<Content, ResourceError> {
+    for session in seen {
+        match changes.read(&session.uri, name, max_bytes).await {
+            Ok(Some(content)) => return Ok(content),
+            Ok(None) => {}
+            Err(problem) => return Err(ResourceError::Failed(problem)),
+        }
+    }
+    Err(match seen.is_empty() {
+        true => ResourceError::Refused(
+            "this belongs to a session that this client does not see; subscribe to the session first".to_owned(),
+        ),
+        false => ResourceError::NotFound(
+            "no open changeset refers to this content; subscribe to the changeset to read its files".to_owned(),
+        ),
+    })
+}
+
 /// Keeps something that came with a session from elsewhere. Returns whether there was room for it.
 pub(crate) async fn import(contents: &dyn Contents, keep: ImportBlob, most: usize) -> Result<bool, ResourceError> {
     let ImportBlob {
@@ -272,7 +310,7 @@ pub(crate) async fn import(contents: &dyn Contents, keep: ImportBlob, most: usiz
     if u64::try_from(size).unwrap_or(u64::MAX) > contents.room() {
         return Ok(false);
     }
-    // A time that cannot be is taken for the oldest.
+    // An invalid timestamp counts as the oldest.
     let kept = Duration::from_millis(u64::try_from(kept_ms).unwrap_or_default());
     let kept = SystemTime::UNIX_EPOCH.checked_add(kept);
     let kept = kept.unwrap_or(SystemTime::UNIX_EPOCH);

@@ -23,7 +23,7 @@ pub use innkeeper_core::customization::{
 };
 pub(crate) use session_watch::CustomizationsWatch;
 pub use set::{
-    About, CustomAgent, CustomizationSet, FileAccess, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts,
+    About, CustomAgent, CustomizationSet, FileAccess, NoTexts, Original, PromptFile, Rule, SharedEntry, Skill, Texts,
 };
 pub use turn::{Callable, Called, Expanded, TurnCustomizations, by_name};
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredClient, StoredRoot, StoredSession, StoredSummary,
     TurnSource,
 };
 
-pub use innkeeper_core::stored;
+pub use innkeeper_core::records;
 
-pub use self::memory::{Keep, MemoryJournal};
+pub use self::memory::{CrashSurvivors, MemoryJournal};
 
 pub(crate) mod effects;
 mod memory;

@@ -26,7 +26,7 @@ pub(crate) const METHOD: &str = "systemMessageTransform";
 pub(crate) struct TransformLimits {
     /// Time for all of it.
     pub(crate) time: Duration,
-    /// Most bytes of the request, and of the answer.
+    /// Maximum bytes of the request, and of the answer.
     pub(crate) bytes: usize,
 }
 
@@ -176,14 +176,14 @@ fn contents(sections: &[PromptSection], transformer: &Transformer) -> Contents {
 /// one of them that is malformed makes the whole answer so.
 fn read(answer: Value, asked: &Contents, most: usize) -> Result<Contents, Failure> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct TransformAnswer {
         sections: HashMap<String, Section>,
     }
     #[derive(Deserialize)]
     struct Section {
         content: String,
     }
-    let answer: Answer = serde_json::from_value(answer).map_err(|_| Failure::Malformed)?;
+    let answer: TransformAnswer = serde_json::from_value(answer).map_err(|_| Failure::Malformed)?;
     let size = |(id, section): (&String, &Section)| id.len() + section.content.len();
     let bytes = answer.sections.iter().map(size).sum();
     if bytes > most {

@@ -14,13 +14,13 @@ use std::fmt;
 
 use async_trait::async_trait;
 use innkeeper_core::Input;
-use innkeeper_core::resource::WatchInput;
+use innkeeper_core::resources::WatchInput;
 use tokio::sync::mpsc;
 
 use crate::main_loop::Message;
 
 pub use content_type::content_type;
-pub use innkeeper_core::resource::{
+pub use innkeeper_core::resources::{
     AllowedRoot, BrowsePolicy, ChangeKind, RequestPolicy, ResourceChange, ResourceRoot, Transfer, WatchSpec, Write,
     WriteMode, is_of_mcp_server,
 };
@@ -43,7 +43,7 @@ pub trait Resources: Send + Sync + 'static {
     async fn write(&self, reaches: &[AllowedRoot], write: Write) -> Result<(), ResourceError>;
 
     /// Lists a directory.
-    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<Entry>, ResourceError>;
+    async fn list(&self, reaches: &[AllowedRoot], uri: &str) -> Result<Vec<ResourceEntry>, ResourceError>;
 
     /// Copies a file or a directory.
     async fn copy(&self, reaches: &[AllowedRoot], transfer: Transfer) -> Result<(), ResourceError>;
@@ -80,7 +80,7 @@ pub struct Content {
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ResourceEntry {
     /// Its name there.
     pub name: String,
     /// The kind of the entry; for a symlink, that of its target.
@@ -260,7 +260,7 @@ impl Resources for NoResources {
         Self::nothing()
     }
 
-    async fn list(&self, _: &[AllowedRoot], _: &str) -> Result<Vec<Entry>, ResourceError> {
+    async fn list(&self, _: &[AllowedRoot], _: &str) -> Result<Vec<ResourceEntry>, ResourceError> {
         Self::nothing()
     }
 

@@ -24,14 +24,14 @@ mod record_limits;
 
 use record_limits::{fit, weight};
 
-/// Most bytes of records that wait.
+/// Maximum bytes of records that wait.
 const QUEUE_BYTES: usize = 2 << 20;
 /// Bytes of records that are sent without waiting for more, and about the most that are sent at once.
 const BATCH_BYTES: usize = 128 << 10;
 /// How long records are gathered.
 const GATHERING: Duration = Duration::from_millis(100);
 /// Higher than any severity: there is no subscriber.
-const NOBODY: u8 = u8::MAX;
+const NO_SUBSCRIBER: u8 = u8::MAX;
 
 /// The destination of a program's log, for subscribed clients. One sink belongs to one host.
 ///
@@ -62,13 +62,13 @@ pub struct LogSink {
 struct SinkState {
     /// The lowest severity that a subscriber wants.
     wanted: AtomicU8,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<LogBatch>,
     /// Something waits, or enough for a batch.
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct LogBatch {
     records: Vec<LogRecord>,
     bytes: usize,
     /// Records that did not fit since the last batch.
@@ -92,7 +92,7 @@ impl LogSink {
     pub fn new() -> Self {
         Self {
             shared: Arc::new(SinkState {
-                wanted: AtomicU8::new(NOBODY),
+                wanted: AtomicU8::new(NO_SUBSCRIBER),
                 waiting: Mutex::default(),
                 wake: Notify::new(),
             }),
@@ -145,7 +145,7 @@ impl LogSink {
 
     /// Sets the lowest severity that subscribers want from now on.
     pub(crate) fn set_wanted(&self, level: Option<LogLevel>) {
-        let lowest = level.map_or(NOBODY, |level| level.lowest().number());
+        let lowest = level.map_or(NO_SUBSCRIBER, |level| level.lowest().number());
         self.shared.wanted.store(lowest, Ordering::Relaxed);
     }
 
@@ -175,12 +175,12 @@ impl LogSink {
         (!batch.is_empty()).then_some(batch)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, LogBatch> {
         self.shared.waiting.lock()
     }
 }
 
-impl Waiting {
+impl LogBatch {
     fn is_enough(&self) -> bool {
         self.bytes >= BATCH_BYTES
     }
@@ -248,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn otl04_only_what_somebody_wants_is_taken() {
+    fn otl04_records_below_the_subscribed_level_are_dropped() {
         let sink = LogSink::new();
         assert!(!sink.wants(LogLevel::Fatal));
-        sink.write(LogLevel::Fatal, "test", "nobody hears", Vec::new());
+        sink.write(LogLevel::Fatal, "test", "unheard", Vec::new());
         assert_eq!(sink.take(), None);
         sink.set_wanted(Some(LogLevel::Warn));
         sink.write(LogLevel::Info, "test", "too low", Vec::new());

@@ -159,7 +159,7 @@ async fn p_9_an_agent_that_panics_ends_its_turn_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn e_55_every_way_not_to_open_becomes_a_failed_session_whose_name_stays_taken() {
+async fn e_55_every_failed_open_is_a_failed_session_that_keeps_its_name() {
     for (opening, kind, message) in [
         (
             Opening::Panics,
@@ -188,7 +188,7 @@ async fn e_55_every_way_not_to_open_becomes_a_failed_session_whose_name_stays_ta
 }
 
 #[tokio::test]
-async fn lesson_37_one_slow_open_holds_nobody_up() {
+async fn lesson_37_a_slow_open_delays_no_other_chat() {
     let agent = Unruly::opening(Opening::WhenTold);
     let may_open = Arc::clone(&agent.may_open);
     let mut limits = quick_limits();
@@ -286,7 +286,7 @@ async fn p_8_a_turn_with_too_many_parts_is_ended_with_an_error() {
 
 /// (TURN-20)
 #[tokio::test]
-async fn an_agent_leaves_notices_and_chooses_a_title_until_a_person_does() {
+async fn an_agent_leaves_notices_and_sets_the_title_until_a_user_does() {
     let (_running, client) = start(Unruly::default()).await;
     let uris = client.create_session("notices").await;
     let turn = client.run_turn(&uris.chat, "t1", "notice").await;

@@ -10,7 +10,7 @@ use serde_json::json;
 async fn calling() -> SessionFixture {
     SessionFixture::of(|turn, events| async move {
         let Some(tool) = turn.client_tools.first() else {
-            return events.text("nobody offers a tool").await;
+            return events.text("no client offers a tool").await;
         };
         let result = if turn.text == "ask" {
             let call = events.client_tool(tool).intention("See it");
@@ -48,7 +48,7 @@ async fn tool11_a_client_executes_its_tool_and_the_agent_gets_the_result() {
 }
 
 #[tokio::test]
-async fn tool11_people_are_asked_first_when_the_agent_says_so() {
+async fn tool11_a_client_tool_is_confirmed_first_if_the_agent_requests_it() {
     for approved in [true, false] {
         let fixture = calling().await;
         fixture.offer_tools(&fixture.client, &["open"]).await;
@@ -90,5 +90,5 @@ async fn act11_a_client_that_leaves_fails_its_call_and_the_agent_goes_on() {
 async fn act04_without_clients_there_are_no_client_tools() {
     let fixture = calling().await;
     fixture.begin("go").await;
-    assert_eq!(fixture.words().await, "nobody offers a tool");
+    assert_eq!(fixture.words().await, "no client offers a tool");
 }

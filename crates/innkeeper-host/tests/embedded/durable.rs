@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
-use innkeeper_host::journal::{JournalError, Keep, MemoryJournal};
+use innkeeper_host::journal::{CrashSurvivors, JournalError, MemoryJournal};
 use innkeeper_host::{Host, HostBuilder, Limits};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};
@@ -20,7 +20,7 @@ async fn stop(running: Running) {
 }
 
 #[tokio::test]
-async fn p_5_a_client_that_was_away_during_a_restart_gets_what_it_missed() {
+async fn p_5_a_client_absent_during_a_restart_gets_the_missed_actions() {
     let journal = MemoryJournal::new();
     let running = Running::start(host(&journal)).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;
@@ -51,7 +51,7 @@ async fn p_5_a_client_that_was_away_during_a_restart_gets_what_it_missed() {
 }
 
 #[tokio::test]
-async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_what_it_had_said() {
+async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_its_output() {
     let journal = MemoryJournal::mortal(innkeeper_core::Seq(1000));
     let running = Running::start(host(&journal)).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;
@@ -70,7 +70,7 @@ async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_what_it_had_said() {
             view.chat(&uris.chat).is_some_and(|chat| chat.draft.is_some())
         })
         .await;
-    let left = journal.crash(Keep::Durable);
+    let left = journal.crash(CrashSurvivors::Durable);
 
     let second = Running::start(host(&left)).await;
     client.cut().await;
@@ -100,7 +100,7 @@ async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_what_it_had_said() {
 async fn p_14_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     let journal = MemoryJournal::new();
     let mut limits = Limits::default();
-    // A summary that is written later would meet the full disk first, and nobody would hear of the action at all.
+    // A summary that is written later would meet the full disk first, and no client would get the action at all.
     limits.core.summary_debounce_ms = 600_000;
     let running = Running::start(host(&journal).limits(limits)).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;
@@ -123,7 +123,7 @@ async fn p_14_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     client.reconnect().await.expect("reading works");
     assert_eq!(client.chat(&uris.chat).turns.len(), 1);
     assert_ne!(client.session(&uris.session).title, "never kept");
-    client.start_turn(&uris.chat, "t2", "anybody?").await;
+    client.start_turn(&uris.chat, "t2", "hello?").await;
     let refusal = client.refusal(2).await;
     assert!(refusal.contains("the disk is full"), "{refusal}");
     client.assert_converged().await;
@@ -132,7 +132,7 @@ async fn p_14_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     client.disconnected().await;
     client.reconnect().await.expect("writing works");
     assert_eq!(get(&running.address, "/readyz", &[]).await.status, 200);
-    client.run_turn(&uris.chat, "t2", "anybody?").await;
+    client.run_turn(&uris.chat, "t2", "hello?").await;
     client.assert_converged().await;
 }
 

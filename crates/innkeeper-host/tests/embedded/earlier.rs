@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::Host;
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease, MemoryJournal};
 use innkeeper_testkit::embedded::{Running, TestAgent};
@@ -84,7 +84,7 @@ impl Journal for Earlier {
 }
 
 #[tokio::test]
-async fn a_stored_session_keeps_its_approval_mode_and_shows_it_under_its_new_name() {
+async fn a_stored_session_keeps_its_approval_mode_under_the_new_name() {
     let journal = MemoryJournal::new();
     let running = Running::start(Host::builder().agent(TestAgent).journal(journal.clone())).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;

@@ -108,14 +108,14 @@ async fn p_9_a_panic_beside_a_wait_ends_the_turn_and_releases_everything() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_ends_as_failed_whatever_stage_it_was_in() {
+async fn a_dropped_call_fails_in_every_stage() {
     let fixture = SessionFixture::of(|_, events| async move {
         drop(events.tool("draft").start().await?);
         drop(events.tool("running").start().await?.run("Runs").await?);
         let draft = events.tool("asked").start().await?;
         let asking = draft.confirm("Asks", Confirmation::default());
         let given_up = tokio::time::timeout(Duration::from_millis(50), asking).await;
-        assert!(given_up.is_err(), "nobody answers");
+        assert!(given_up.is_err(), "no answer");
         events.text("and on it goes").await
     })
     .await;
@@ -137,7 +137,7 @@ async fn a_late_answer_to_a_question_that_was_given_up_disturbs_nothing() {
     let fixture = SessionFixture::of(|_, events| async move {
         let first = events.ask(Form::new("First?").text("a", "What?"));
         let given_up = tokio::time::timeout(Duration::from_millis(50), first).await;
-        assert!(given_up.is_err(), "nobody answers in time");
+        assert!(given_up.is_err(), "no answer in time");
         let second = events.ask(Form::new("Second?").text("a", "What?")).await?;
         events.text(format!("{:?}", second.values.get("a"))).await
     })
@@ -170,7 +170,7 @@ async fn a_late_answer_to_a_question_that_was_given_up_disturbs_nothing() {
 }
 
 #[tokio::test]
-async fn what_an_agent_left_in_a_task_of_its_own_does_not_wait_beyond_its_turn() {
+async fn waits_in_a_detached_task_of_an_agent_end_with_its_turn() {
     let (sender, mut ended) = mpsc::unbounded_channel();
     let left = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&left);
@@ -183,7 +183,7 @@ async fn what_an_agent_left_in_a_task_of_its_own_does_not_wait_beyond_its_turn()
                 let outcome = draft.confirm("Runs", Confirmation::default()).await;
                 let _ = sender.send(outcome.map(drop));
             });
-            // Long enough to be asked, and gone before anybody answers.
+            // Long enough to be asked, and gone before any client answers.
             tokio::time::sleep(Duration::from_millis(50)).await;
             Ok(())
         }

@@ -61,7 +61,7 @@ impl Listening {
             }
         };
         let heard = tokio::time::timeout(Duration::from_secs(30), listening).await;
-        heard.unwrap_or_else(|_| panic!("nobody told of {what}"));
+        heard.unwrap_or_else(|_| panic!("no notification of {what}"));
     }
 
     async fn fixture<F>(&self, script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> SessionFixture
@@ -142,7 +142,7 @@ async fn write(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
             call.complete(ToolResult::text("Wrote", "it")).await?;
             let by = decision
                 .by
-                .map_or_else(|| "nobody".to_owned(), |by| by.as_str().to_owned());
+                .map_or_else(|| "no client".to_owned(), |by| by.as_str().to_owned());
             events.text(format!("written, {by} was asked")).await
         }
         Verdict::Denied(decision) => {
@@ -194,7 +194,7 @@ async fn hooks_hear_of_a_turn_in_order() {
 }
 
 #[tokio::test]
-async fn a_hook_refuses_a_call_that_needs_nobodys_permission() {
+async fn a_hook_refuses_a_call_that_needs_no_permission() {
     let fixture = at(HookEvent::PreToolUse, deny("not that file")).fixture(read).await;
     fixture.begin("go").await;
     let parts = fixture.end().await;
@@ -247,7 +247,7 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
 }
 
 #[tokio::test]
-async fn a_hook_refuses_before_people_are_asked() {
+async fn a_hook_denies_before_the_user_is_asked() {
     let fixture = at(HookEvent::PreToolUse, deny("no writing")).fixture(write).await;
     fixture.begin("go").await;
     assert_eq!(fixture.words().await, "denied: no writing");
@@ -255,7 +255,7 @@ async fn a_hook_refuses_before_people_are_asked() {
 }
 
 #[tokio::test]
-async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
+async fn a_user_hook_can_approve_and_any_hook_can_request_a_confirmation() {
     let allow = HookOutcome {
         allow: true,
         ..HookOutcome::default()
@@ -263,7 +263,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
     let fixture = at(HookEvent::PreToolUse, allow.clone()).fixture(write).await;
     fixture.begin("go").await;
     let parts = fixture.end().await;
-    assert_eq!(fixture.words().await, "written, nobody was asked");
+    assert_eq!(fixture.words().await, "written, no client was asked");
     assert_eq!(calls(&parts)[0]["confirmed"], "setting");
 
     // Also where users approved everything, and for calls that need no confirmation.
@@ -298,7 +298,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
 }
 
 #[tokio::test]
-async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
+async fn hooks_check_an_edited_input_before_it_runs() {
     let of = |call: &HookCall| call.input["tool_input"].clone();
     let hooks = Listening::new(move |call| match call.event {
         HookEvent::PreToolUse if of(call)["path"] == "secret" => deny("not that one"),
@@ -336,7 +336,7 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
 
 /// (TOOL-03)
 #[tokio::test]
-async fn a_hook_has_people_asked_about_the_input_that_they_wrote() {
+async fn a_hook_can_request_a_confirmation_of_an_edited_input() {
     let hooks = Listening::new(|call| HookOutcome {
         ask: call.event == HookEvent::PreToolUse && call.input["tool_input"]["path"] == "asks",
         ..HookOutcome::default()
@@ -397,7 +397,7 @@ async fn a_hook_changes_the_input_of_an_agent_that_can_take_it_and_of_no_other()
 }
 
 #[tokio::test]
-async fn what_hooks_add_reaches_the_agent_where_it_belongs() {
+async fn context_added_by_hooks_reaches_the_agent_at_its_position() {
     let hooks = Listening::new(|call| HookOutcome {
         context: vec![format!("{:?}", call.event)],
         notices: vec!["noticed".to_owned()],
@@ -434,7 +434,7 @@ async fn a_refused_message_never_reaches_the_agent() {
 }
 
 #[tokio::test]
-async fn what_a_hook_says_at_the_start_waits_for_a_message_that_is_not_refused() {
+async fn context_of_a_start_hook_waits_for_the_first_accepted_message() {
     let hooks = Listening::new(|call| match call.event {
         HookEvent::SessionStart => HookOutcome {
             context: vec!["the house is old".to_owned()],
@@ -581,7 +581,7 @@ async fn hooks_hear_of_subagents_and_tell_them_something() {
 }
 
 #[tokio::test]
-async fn hooks_hear_when_people_are_waited_for() {
+async fn hooks_run_when_a_user_is_waited_for() {
     let hooks = Listening::new(|_| HookOutcome::default());
     let fixture = hooks.fixture(write).await;
     fixture.begin("go").await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_core::{Command, Input, Seq};
 use innkeeper_host::Host;
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease, MemoryJournal};
@@ -78,7 +78,7 @@ impl Journal for Slow {
 }
 
 #[tokio::test]
-async fn f23_a_session_that_is_taken_in_while_the_host_starts_anew_is_counted_once() {
+async fn f23_a_session_imported_during_a_core_restart_is_counted_once() {
     let journal = Slow::default();
     let goes_on = Arc::clone(&journal.goes_on);
     // The core fails here, and only then does the journal go on.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ahp_types::actions::{ActionEnvelope, StateAction};
-use innkeeper_host::journal::stored::{
+use innkeeper_host::journal::records::{
     ActionRecord, Batch, ListPage, Record, StoredSession, StoredSummary, TurnSource,
 };
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
@@ -66,7 +66,7 @@ impl Journal for Notebook {
 }
 
 #[tokio::test]
-async fn p_1_what_subscribers_get_is_byte_for_byte_what_the_journal_kept() {
+async fn p_1_subscribers_get_the_exact_bytes_of_the_journal() {
     let notebook = Notebook::default();
     let running = Running::start(Host::builder().agent(TestAgent).journal(notebook.clone())).await;
     let client = OfficialClient::connect(&running.address, "first").await;

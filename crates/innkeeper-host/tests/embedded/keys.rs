@@ -7,7 +7,7 @@ use ahp_types::messages::JsonRpcError;
 use ahp_types::notifications::{AuthRequiredParams, AuthRequiredReason};
 use ahp_types::state::{ErrorResponsePart, ResponsePart, TurnState};
 use innkeeper_host::agent::{ModelInfo, ProtectedResource, Secret, SubagentSpec, ToolResult};
-use innkeeper_host::journal::{JournalError, Keep, MemoryJournal};
+use innkeeper_host::journal::{CrashSurvivors, JournalError, MemoryJournal};
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, TurnInput, async_trait,
 };
@@ -78,7 +78,7 @@ impl AgentChat for KeyedChat {
             "opened" => events.text(&self.opened_with).await,
             "subagent" => {
                 let mut call = events.tool("send").start().await?.run("Sends").await?;
-                let subagent = call.subagent(SubagentSpec::new("Helper", "Use the key")).await?;
+                let subagent = call.subagent(SubagentSpec::new("Subagent", "Use the key")).await?;
                 subagent.drive(|below| async move { below.text(key).await }).await?;
                 call.complete(ToolResult::text("Sent", "done")).await
             }
@@ -156,7 +156,7 @@ async fn says(client: &OfficialClient, chat: &str, turn: &str, text: &str) -> St
 }
 
 #[tokio::test]
-async fn auth02_an_agent_says_what_it_needs_a_token_for_in_the_words_of_rfc_9728() {
+async fn auth02_an_agent_names_its_protected_resource_as_in_rfc_9728() {
     let optional = ProtectedResource::new("https://other.example/")
         .authorization_server("https://login.example/")
         .policy("https://other.example/policy")
@@ -188,7 +188,7 @@ async fn auth02_an_agent_says_what_it_needs_a_token_for_in_the_words_of_rfc_9728
 }
 
 #[tokio::test]
-async fn ses05_auth09_a_session_without_a_token_is_created_and_its_turn_goes_on_after_signing_in() {
+async fn ses05_auth09_a_session_without_a_token_starts_its_turn_after_a_sign_in() {
     let running = Running::start(host()).await;
     let client = connect(&running, "first").await;
     let uris = client.create_session("one").await;
@@ -258,7 +258,7 @@ async fn auth07_a_subagent_uses_the_token_of_the_turn_that_started_it() {
 }
 
 #[tokio::test]
-async fn auth05_auth09_after_a_revocation_turns_fail_until_somebody_signs_in_again() {
+async fn auth05_auth09_after_a_revocation_turns_fail_until_a_new_sign_in() {
     let running = Running::start(host()).await;
     let client = connect(&running, "first").await;
     sign_in(&client, MINE).await;
@@ -305,7 +305,7 @@ async fn auth06_a_token_expires_and_its_client_is_told() {
     is_asked(&client, "ahp-root://", AuthRequiredReason::Expired).await;
     // Every notification for it comes before this answer.
     other.client().ping().await.expect("still there");
-    assert_eq!(asked(&other.view()), [], "nobody else's business");
+    assert_eq!(asked(&other.view()), [], "no other client is asked");
 }
 
 #[tokio::test]
@@ -320,7 +320,7 @@ async fn auth03_a_token_that_none_can_be_is_refused_and_not_repeated() {
         assert!(error.message.starts_with("params.token: "), "{}", error.message);
         assert!(!error.message.contains(token), "AUTH-12");
     }
-    let params = json!({ "channel": "ahp-root://", "resource": "https://nobody.example/", "token": MINE });
+    let params = json!({ "channel": "ahp-root://", "resource": "https://unknown.example/", "token": MINE });
     let error = refused::<Value>(client.request("authenticate", params).await);
     assert_eq!(error.code, -32602);
     assert!(error.message.starts_with("params.resource: "), "{}", error.message);
@@ -345,7 +345,7 @@ async fn auth12_a_host_that_died_has_forgotten_every_token() {
     sign_in(&client, MINE).await;
     let uris = client.create_session("one").await;
     says(&client, &uris.chat, "t1", "which?").await;
-    let left = journal.crash(Keep::Durable);
+    let left = journal.crash(CrashSurvivors::Durable);
 
     let second = Running::start(host().journal(left)).await;
     client.cut().await;
@@ -360,7 +360,7 @@ async fn auth12_a_host_that_died_has_forgotten_every_token() {
 }
 
 #[tokio::test]
-async fn p14_auth07_a_journal_that_failed_costs_nobody_their_token() {
+async fn p14_auth07_a_failed_journal_loses_no_token() {
     let journal = MemoryJournal::new();
     let running = Running::start(host().journal(journal.clone())).await;
     let mut client = connect(&running, "first").await;
@@ -393,7 +393,7 @@ async fn auth09_a_key_that_the_api_does_not_accept_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn auth02_auth11_an_agent_with_a_key_of_its_own_prefers_a_clients_and_sees_what_it_grants() {
+async fn auth02_auth11_an_agent_prefers_a_clients_token_and_sees_its_scopes() {
     let running = Running::start(Host::builder().agent(Keyed::new(api().optional()))).await;
     let client = connect(&running, "first").await;
     let uris = client.create_session("one").await;

@@ -200,7 +200,7 @@ impl SessionServers for Inn {
                     ..AuthRequirement::default()
                 };
                 if !during.sign_in(requirement).await {
-                    return Err(McpError::new("nobody signed in"));
+                    return Err(McpError::new("no user signed in"));
                 }
                 // It goes on by itself with the token that the host has set by now.
                 let tokens = self.tokens.borrow();
@@ -219,7 +219,7 @@ impl SessionServers for Inn {
                     matches!(answer, QuestionAnswer::Refused { code: -32601, .. }),
                     "{answer:?}"
                 );
-                said("nobody has a model for me")
+                said("no model for me")
             }
             "fails" => Ok(CallOutcome {
                 is_error: true,

@@ -63,8 +63,8 @@ impl AgentChat for Writer {
             return outcome.map(|_| ());
         }
         let draft = events.tool("send").start().await?;
-        let mut call = draft.run(Invocation::new("Sends a helper").input("{}")).await?;
-        let subagent = call.subagent(SubagentSpec::new("Helper", "Help.")).await?;
+        let mut call = draft.run(Invocation::new("Starts a subagent").input("{}")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Subagent", "Help.")).await?;
         let outcomes = self.outcomes.clone();
         subagent
             .drive(|events| async move {
@@ -72,7 +72,7 @@ impl AgentChat for Writer {
                 Ok(())
             })
             .await?;
-        call.complete(ToolResult::text("Sent a helper", "done")).await
+        call.complete(ToolResult::text("Started a subagent", "done")).await
     }
 }
 
@@ -99,7 +99,7 @@ impl Desk {
         assert_eq!(
             (opened.text().as_str(), opened.client),
             (ALL, None),
-            "SMT-05: nobody is there"
+            "SMT-05: no client is connected"
         );
         desk
     }
@@ -113,7 +113,7 @@ impl Desk {
     }
 }
 
-/// The prompt that nobody rewrote.
+/// The prompt without rewrites.
 const ALL: &str = "You write.\n\nBe brief.\n\nLeave one.";
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn smt03_sections_that_are_empty_in_a_render_are_not_asked_for() {
     let prompt = desk.outcome().await.expect("rendered");
     assert_eq!(prompt.client.as_deref(), Some("rewriter"));
     desk.client.turn_end(&desk.uris.chat, "t1").await;
-    // With nothing left to rewrite, nobody is asked, and nobody is waited for.
+    // With nothing left to rewrite, no client is asked, and the turn does not wait.
     desk.client
         .start_turn(&desk.uris.chat, "t2", "no tone, no margin")
         .await;
@@ -155,16 +155,16 @@ async fn smt03_sections_that_are_empty_in_a_render_are_not_asked_for() {
 }
 
 #[tokio::test]
-async fn smt06_a_subagents_prompt_is_rewritten_by_whoever_started_its_parents_turn() {
+async fn smt06_the_starter_of_the_parent_turn_rewrites_subagent_prompts() {
     let mut desk = Desk::of(|builder| builder).await;
     let mut starter = desk.joined("starter", &["tone"]).await;
     let mut newer = desk.joined("newer", &["tone"]).await;
     starter.start_turn(&desk.uris.chat, "t1", "subagent").await;
-    let request = starter.rewrite(&[("tone", "Be a helper.")]).await;
+    let request = starter.rewrite(&[("tone", "Be a reviewer.")]).await;
     assert_eq!(request["params"]["channel"], desk.uris.session.as_str());
     let prompt = desk.outcome().await.expect("rendered");
     assert_eq!(prompt.client.as_deref(), Some("starter"));
-    assert!(prompt.text().contains("Be a helper."));
+    assert!(prompt.text().contains("Be a reviewer."));
     desk.client.turn_end(&desk.uris.chat, "t1").await;
     assert!(!newer.was_asked().await);
     desk.client.assert_converged().await;
@@ -193,7 +193,7 @@ async fn smt09_a_cancelled_turn_waits_for_no_client() {
 }
 
 #[tokio::test]
-async fn smt12_a_host_decides_what_is_restricted() {
+async fn smt12_a_host_decides_the_restricted_sections() {
     let mut desk = Desk::of(|builder| builder.restricted_sections(["margin"]).limits(Limits::default())).await;
     let mut rewriter = desk.joined("rewriter", &["identity", "tone", "margin"]).await;
     desk.client.start_turn(&desk.uris.chat, "t1", "write").await;

@@ -81,9 +81,50 @@ async fn lesson_18_a_client_that_never_answers_is_given_up_in_time() {
     silent.send(late.to_string()).await;
     silent.still_works().await;
     assert_eq!(
-        read(&running, "nobody").await,
-        Err(ClientRequestError::NotConnected(ClientId::new("nobody")))
+        read(&running, "unknown").await,
+        Err(ClientRequestError::NotConnected(ClientId::new("unknown")))
     );
+}
+
+/// The published clients up to 0.5.1 never answer requests of the host, and 0.1 takes none.
+#[tokio::test]
+async fn lesson_18_clients_of_older_versions_are_waited_for_a_short_time() {
+    let limits = Limits {
+        reverse_request_time: Duration::from_secs(600),
+        unlikely_answer_time: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let running = Running::start(Host::builder().agent(TestAgent).limits(limits)).await;
+    for version in ["0.2.0", "0.5.1"] {
+        let mut silent = RawClient::connect(&running.address).await;
+        silent.initialize(version, &[version]).await.expect("initialized");
+        assert_eq!(
+            read(&running, version).await,
+            Err(ClientRequestError::TimedOut),
+            "{version}"
+        );
+        silent.notification("the question", is_request).await;
+        silent.still_works().await;
+    }
+    let mut oldest = RawClient::connect(&running.address).await;
+    let params = json!({ "clientId": "oldest", "protocolVersion": 1 });
+    oldest.call("initialize", params).await.expect("initialized");
+    let refused = read(&running, "oldest").await;
+    assert!(
+        matches!(refused, Err(ClientRequestError::Refused { code: -32601, .. })),
+        "{refused:?}"
+    );
+    // A newer client may take its time.
+    let mut newer = RawClient::connect(&running.address).await;
+    newer.initialize("newer", &["0.5.2"]).await.expect("initialized");
+    let answering = async {
+        let asked = newer.notification("the question", is_request).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "data": "late" } });
+        newer.send(answer.to_string()).await;
+    };
+    let (outcome, ()) = tokio::join!(read(&running, "newer"), answering);
+    assert_eq!(outcome.expect("answered")["data"], "late");
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ fn is_ready(view: &innkeeper_testkit::official::View, session: &str) -> bool {
 }
 
 #[tokio::test]
-async fn lesson_37_a_session_that_opens_slowly_keeps_nobody_on_its_connection_waiting() {
+async fn lesson_37_a_slowly_opening_session_delays_no_request_of_its_connection() {
     let may_open = Arc::new(Semaphore::new(0));
     let limits = Limits {
         open_session_time: Duration::from_secs(60),
@@ -83,7 +83,7 @@ async fn lesson_37_a_session_that_opens_slowly_keeps_nobody_on_its_connection_wa
 }
 
 #[tokio::test]
-async fn lesson_37_slow_completions_keep_nobody_on_their_connection_waiting() {
+async fn lesson_37_slow_completions_delay_no_request_of_their_connection() {
     let may_find = Arc::new(Semaphore::new(0));
     let limits = Limits {
         look_up_time: Duration::from_secs(60),

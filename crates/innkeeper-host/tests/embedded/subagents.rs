@@ -16,10 +16,10 @@ fn others(fixture: &SessionFixture) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn cht25_people_stop_one_helper_and_its_parent_goes_on() {
+async fn cht25_a_user_stops_one_subagent_and_its_parent_continues() {
     let fixture = SessionFixture::of(|_, events| async move {
         let mut call = events.tool("send").start().await?.run("Sends").await?;
-        let subagent = call.subagent(SubagentSpec::new("Helper", "Wait")).await?;
+        let subagent = call.subagent(SubagentSpec::new("Subagent", "Wait")).await?;
         let outcome = subagent
             .drive(|events| async move {
                 events.text("waiting").await?;
@@ -36,7 +36,7 @@ async fn cht25_people_stop_one_helper_and_its_parent_goes_on() {
     fixture.begin("go").await;
     fixture
         .client
-        .until("the helper has a chat", |view| {
+        .until("the subagent has a chat", |view| {
             let session = view.session(&fixture.uris.session).expect("mirrored");
             session.chats.len() == 2
         })

@@ -27,14 +27,14 @@ fn write(logs: &LogSink, level: LogLevel, text: &str) {
 }
 
 #[tokio::test]
-async fn otl02_otl04_otl06_what_an_embedder_writes_reaches_those_who_want_it() {
+async fn otl02_otl04_otl06_records_of_an_embedder_reach_their_subscribers() {
     let logs = LogSink::new();
     let running = start(&logs).await;
-    assert!(!logs.wants(LogLevel::Fatal), "nobody listens yet");
+    assert!(!logs.wants(LogLevel::Fatal), "no client listens yet");
     let mut warned = listener(&running, "warn").await;
     let mut alarmed = listener(&running, "error").await;
     assert!(logs.wants(LogLevel::Warn) && !logs.wants(LogLevel::Info));
-    write(&logs, LogLevel::Info, "nobody wants this");
+    write(&logs, LogLevel::Info, "no subscriber wants this");
     write(&logs, LogLevel::Warn, "careful");
     write(&logs, LogLevel::Error, "broken");
 
@@ -57,7 +57,7 @@ async fn otl02_otl04_otl06_what_an_embedder_writes_reaches_those_who_want_it() {
 }
 
 #[tokio::test]
-async fn otl05_rec07_a_connection_that_comes_back_names_its_log_again_and_goes_live() {
+async fn otl05_rec07_a_reconnect_that_names_its_log_goes_live() {
     let logs = LogSink::new();
     let running = start(&logs).await;
     let mut first = listener(&running, "info").await;
@@ -81,7 +81,7 @@ async fn otl05_rec07_a_connection_that_comes_back_names_its_log_again_and_goes_l
 }
 
 #[tokio::test]
-async fn otl01_otl07_a_token_without_admin_is_neither_offered_the_log_nor_let_in() {
+async fn otl01_otl07_a_token_without_admin_gets_no_log_channel() {
     let logs = LogSink::new();
     let host = Host::builder()
         .agent(TestAgent)
@@ -168,7 +168,7 @@ async fn otl02_the_published_client_subscribes_and_is_not_disturbed() {
 
 /// When the core is replaced, the sink forgets who listened (F23).
 #[tokio::test]
-async fn f23_nobody_listens_to_a_core_that_was_replaced() {
+async fn f23_a_replaced_core_has_no_log_subscribers() {
     let logs = LogSink::new();
     let breaks = |input: &innkeeper_core::Input| matches!(input, innkeeper_core::Input::Logs(_));
     let builder = Host::builder().agent(TestAgent).journal(MemoryJournal::new());

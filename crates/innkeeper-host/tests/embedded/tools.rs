@@ -67,7 +67,7 @@ async fn tool01_a_call_streams_its_input_runs_shows_content_and_completes() {
 }
 
 #[tokio::test]
-async fn tool05_an_approved_call_runs_and_its_agent_knows_who_decided() {
+async fn tool05_an_approved_call_runs_and_its_agent_knows_the_decider() {
     let fixture = asking().await;
     fixture.begin("go").await;
     let call = fixture.call("pending-confirmation").await;
@@ -77,7 +77,7 @@ async fn tool05_an_approved_call_runs_and_its_agent_knows_who_decided() {
 }
 
 #[tokio::test]
-async fn tool06_an_agent_runs_with_the_input_that_people_edited() {
+async fn tool06_an_agent_runs_the_edited_input() {
     let fixture = asking().await;
     fixture.begin("go").await;
     let call = fixture.call("pending-confirmation").await;
@@ -140,7 +140,7 @@ async fn tool05_a_running_call_asks_again_and_each_question_gets_its_own_answer(
 }
 
 #[tokio::test]
-async fn tool18_a_verdict_arrives_while_people_are_asked() {
+async fn tool18_an_agents_verdict_arrives_during_a_confirmation() {
     let fixture = SessionFixture::of(|_, events| async move {
         let draft = events.tool("shell").start().await?;
         let judge = draft.risk_reporter();
@@ -178,7 +178,7 @@ async fn tool18_a_verdict_arrives_while_people_are_asked() {
 }
 
 #[tokio::test]
-async fn tool13_people_look_at_a_result_and_may_keep_it() {
+async fn tool13_a_user_reviews_a_result_and_may_withhold_it() {
     for approved in [true, false] {
         let fixture = SessionFixture::of(|_, events| async move {
             let call = events.tool("read").start().await?.run("Reads").await?;
@@ -246,7 +246,7 @@ async fn parallel_calls_wait_for_their_own_decisions() {
     fixture.client.assert_converged().await;
 }
 
-/// Calls that a policy approves do not wait for anybody (TOOL-04), and nothing is lost when the
+/// Calls that a policy approves do not wait for a user (TOOL-04), and nothing is lost when the
 /// answer is there before the agent waits for it.
 #[tokio::test]
 async fn many_calls_in_a_row_lose_no_answer() {

@@ -43,7 +43,7 @@ impl Server {
     /// (MCP-18). Other methods fail with [`Error::NotOffered`] (-32601 in the protocol).
     ///
     /// No turn shows the requests of an App, so they wait for no user: if a sign-in is needed, they fail at once with
-    /// [`Error::SignInNeeded`] (-32007), and the state of the server shows it to everyone (MCP-07). `session` is the session of the
+    /// [`Error::SignInNeeded`] (-32007), and the state of the server shows it to every client (MCP-07). `session` is the session of the
     /// App: questions of the server during the request go to calls of the same session only.
     pub async fn pass(
         &self,

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::engine::state::CallId;
 
 /// The number of questions of one server that can be open at once.
-const MOST_OPEN: usize = 16;
+const MAX_OPEN: usize = 16;
 
 /// A question of a server. Dropping it declines it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Ask {
     pub call: Option<CallId>,
     /// The question.
     pub question: Question,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<AskOutcome>,
 }
 
 /// A question of a server.
@@ -50,7 +50,7 @@ pub enum Question {
 
 /// An answer to a server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum AskOutcome {
     /// The result of `sampling/createMessage`.
     Sampled(Value),
     /// A user accepted, with the fields of the form.
@@ -70,7 +70,7 @@ pub enum Answer {
 
 impl Ask {
     /// Answers. The server may not wait any more; that is no error.
-    pub fn answer(self, answer: Answer) {
+    pub fn answer(self, answer: AskOutcome) {
         let _ = self.answer.send(answer);
     }
 
@@ -150,7 +150,7 @@ impl QuestionHandler {
             sink,
             roots,
             time,
-            room: Semaphore::new(MOST_OPEN),
+            room: Semaphore::new(MAX_OPEN),
         }
     }
 
@@ -174,22 +174,24 @@ impl QuestionHandler {
         let (call, sink) = call.map_or((None, None), |(call, sink)| (Some(call), sink));
         let answer = match sink.as_ref().or(self.sink.as_ref()) {
             Some(sink) => self.ask(sink, call, question).await,
-            None => Answer::Declined,
+            None => AskOutcome::Declined,
         };
         match answer {
-            Answer::Sampled(result) if is_sampling => Ok(result),
-            Answer::Accepted(content) if !is_sampling => Ok(match content {
+            AskOutcome::Sampled(result) if is_sampling => Ok(result),
+            AskOutcome::Accepted(content) if !is_sampling => Ok(match content {
                 Some(content) => json!({ "action": "accept", "content": content }),
                 None => json!({ "action": "accept" }),
             }),
-            Answer::Refused { code, message } => Err(NoAnswer::Refused { code, message }),
+            AskOutcome::Refused { code, message } => Err(NoAnswer::Refused { code, message }),
             _ if is_sampling => Err(NoAnswer::Declined),
-            Answer::Cancelled => Ok(json!({ "action": "cancel" })),
-            Answer::Declined | Answer::Sampled(_) | Answer::Accepted(_) => Ok(json!({ "action": "decline" })),
+            AskOutcome::Cancelled => Ok(json!({ "action": "cancel" })),
+            AskOutcome::Declined | AskOutcome::Sampled(_) | AskOutcome::Accepted(_) => {
+                Ok(json!({ "action": "decline" }))
+            }
         }
     }
 
-    async fn ask(&self, sink: &AskSink, call: Option<CallId>, question: Question) -> Answer {
+    async fn ask(&self, sink: &AskSink, call: Option<CallId>, question: Question) -> AskOutcome {
         let (answer, answered) = oneshot::channel();
         sink.take(Ask {
             server: self.server.clone(),
@@ -198,8 +200,8 @@ impl QuestionHandler {
             answer,
         });
         match tokio::time::timeout(self.time, answered).await {
-            Ok(answer) => answer.unwrap_or(Answer::Declined),
-            Err(_) => Answer::Cancelled,
+            Ok(answer) => answer.unwrap_or(AskOutcome::Declined),
+            Err(_) => AskOutcome::Cancelled,
         }
     }
 
@@ -258,9 +260,9 @@ mod tests {
     #[tokio::test]
     async fn answers_have_the_form_that_the_protocol_says() {
         let asker = asker(|ask| match &ask.question {
-            Question::Sampling(_) => ask.answer(Answer::Sampled(json!({ "role": "assistant" }))),
-            Question::Form { .. } => ask.answer(Answer::Accepted(Some(json!({ "a": 1 })))),
-            Question::Url { .. } => ask.answer(Answer::Cancelled),
+            Question::Sampling(_) => ask.answer(AskOutcome::Sampled(json!({ "role": "assistant" }))),
+            Question::Form { .. } => ask.answer(AskOutcome::Accepted(Some(json!({ "a": 1 })))),
+            Question::Url { .. } => ask.answer(AskOutcome::Cancelled),
         });
         let cases = [
             ("sampling/createMessage", json!({}), json!({ "role": "assistant" })),
@@ -294,7 +296,7 @@ mod tests {
         let asker = asker(|_| panic!("the call is asked"));
         let own = AskSink::new(|ask| {
             assert!(ask.call.is_some());
-            ask.answer(Answer::Accepted(None));
+            ask.answer(AskOutcome::Accepted(None));
         });
         let call = Some((CallId::new(), Some(own)));
         let answer = asker.answer("elicitation/create", &json!({}), call).await;
@@ -306,13 +308,13 @@ mod tests {
         let open = Arc::new(std::sync::Mutex::new(Vec::new()));
         let keep = open.clone();
         let asker = Arc::new(asker(move |ask| keep.lock().unwrap().push(ask)));
-        let asking: Vec<_> = (0..MOST_OPEN)
+        let asking: Vec<_> = (0..MAX_OPEN)
             .map(|_| {
                 let asker = asker.clone();
                 tokio::spawn(async move { asker.answer("elicitation/create", &json!({}), None).await })
             })
             .collect();
-        while open.lock().unwrap().len() < MOST_OPEN {
+        while open.lock().unwrap().len() < MAX_OPEN {
             tokio::task::yield_now().await;
         }
         let one_more = asker.answer("elicitation/create", &json!({}), None).await;

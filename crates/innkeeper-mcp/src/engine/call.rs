@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use self::content::Content;
-use self::content::Room;
+use self::content::ContentBudget;
 use crate::engine::ask::AskSink;
 use crate::engine::config::Limits;
 use crate::engine::error::Error;
@@ -117,7 +117,7 @@ impl CallOutcome {
     fn read(text: String, limits: &Limits) -> Result<Self, serde_json::Error> {
         let mut result: Value = serde_json::from_str(&text)?;
         let mut take = |field: &str| result.get_mut(field).map(Value::take).filter(|value| !value.is_null());
-        let mut room = Room::new(limits);
+        let mut room = ContentBudget::new(limits);
         let content = match take("content") {
             Some(Value::Array(content)) => content.into_iter().map(|entry| room.content(entry)).collect(),
             _ => Vec::new(),

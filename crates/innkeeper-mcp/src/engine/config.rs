@@ -135,7 +135,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The largest text that a call returns. The whole is kept aside.
     pub shown_bytes: usize,
-    /// The largest picture, sound or other blob that a call returns.
+    /// The largest image, sound or other blob that a call returns.
     pub blob_bytes: usize,
     /// The number of tools, resources, templates or prompts of one list.
     pub list_entries: usize,

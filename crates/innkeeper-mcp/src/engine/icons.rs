@@ -8,20 +8,20 @@ use serde_json::Value;
 use crate::engine::paging::text;
 
 /// The number of icons of one server.
-const MOST_ICONS: usize = 4;
+const MAX_ICONS: usize = 4;
 /// The longest address, and the largest `data:` icon.
-const MOST_ADDRESS_BYTES: usize = 2 << 10;
-const MOST_DATA_BYTES: usize = 4 << 10;
+const MAX_ADDRESS_BYTES: usize = 2 << 10;
+const MAX_DATA_BYTES: usize = 4 << 10;
 /// The number of `data:` icons.
-const MOST_DATA: usize = 2;
+const MAX_DATA: usize = 2;
 /// The number of sizes of one icon, and the longest media type.
-const MOST_SIZES: usize = 8;
-const MOST_WORD_BYTES: usize = 64;
+const MAX_SIZES: usize = 8;
+const MAX_WORD_BYTES: usize = 64;
 
 /// An icon of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icon {
-    /// An `https:` address, or the picture itself as a `data:` address.
+    /// An `https:` address, or the image itself as a `data:` address.
     pub src: String,
     /// The media type, if it is known.
     pub content_type: Option<String>,
@@ -38,10 +38,10 @@ pub(crate) fn read(icons: Option<&Value>) -> Vec<Icon> {
     let fitting = icons.filter_map(|icon| {
         let src = text(icon, "src").filter(|src| may_be_shown(src))?;
         with_data += usize::from(is_data(&src));
-        let fits = with_data <= MOST_DATA || !is_data(&src);
+        let fits = with_data <= MAX_DATA || !is_data(&src);
         fits.then(|| read_one(icon, src))
     });
-    fitting.take(MOST_ICONS).collect()
+    fitting.take(MAX_ICONS).collect()
 }
 
 fn read_one(icon: &Value, src: String) -> Icon {
@@ -50,7 +50,7 @@ fn read_one(icon: &Value, src: String) -> Icon {
     Icon {
         src,
         content_type: text(icon, "mimeType").filter(|kind| is_image(kind)),
-        sizes: sizes.take(MOST_SIZES).map(str::to_owned).collect(),
+        sizes: sizes.take(MAX_SIZES).map(str::to_owned).collect(),
         theme: text(icon, "theme").filter(|theme| matches!(theme.as_str(), "light" | "dark")),
     }
 }
@@ -58,8 +58,8 @@ fn read_one(icon: &Value, src: String) -> Icon {
 fn may_be_shown(src: &str) -> bool {
     let is_clean = src.bytes().all(|byte| byte.is_ascii_graphic());
     let fits = match is_data(src) {
-        true => src.len() <= MOST_DATA_BYTES,
-        false => begins(src, "https://") && src.len() <= MOST_ADDRESS_BYTES,
+        true => src.len() <= MAX_DATA_BYTES,
+        false => begins(src, "https://") && src.len() <= MAX_ADDRESS_BYTES,
     };
     is_clean && fits
 }
@@ -74,7 +74,7 @@ fn begins(src: &str, start: &str) -> bool {
 }
 
 fn is_image(kind: &str) -> bool {
-    kind.starts_with("image/") && kind.len() <= MOST_WORD_BYTES && kind.bytes().all(|byte| byte.is_ascii_graphic())
+    kind.starts_with("image/") && kind.len() <= MAX_WORD_BYTES && kind.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn is_size(size: &str) -> bool {
@@ -102,19 +102,19 @@ mod tests {
         ]
         .map(icon)
         .into();
-        icons.push(icon(&format!("data:image/png;base64,{}", "A".repeat(MOST_DATA_BYTES))));
-        icons.push(icon(&format!("https://a.test/{}", "a".repeat(MOST_ADDRESS_BYTES))));
+        icons.push(icon(&format!("data:image/png;base64,{}", "A".repeat(MAX_DATA_BYTES))));
+        icons.push(icon(&format!("https://a.test/{}", "a".repeat(MAX_ADDRESS_BYTES))));
         icons.push(json!(7));
         assert_eq!(read(Some(&json!(icons))), []);
         let small = icon("data:image/png;base64,AAAA");
-        assert_eq!(read(Some(&json!(vec![small; 9]))).len(), MOST_DATA);
+        assert_eq!(read(Some(&json!(vec![small; 9]))).len(), MAX_DATA);
         let good = json!({
             "src": "https://a.test/icon.png", "mimeType": "image/png", "sizes": ["48x48", "any", "large", "9x"],
             "theme": "dark",
         });
         icons.extend(std::iter::repeat_n(good, 9));
         let shown = read(Some(&json!(icons)));
-        assert_eq!(shown.len(), MOST_ICONS);
+        assert_eq!(shown.len(), MAX_ICONS);
         let expected = Icon {
             src: "https://a.test/icon.png".to_owned(),
             content_type: Some("image/png".to_owned()),

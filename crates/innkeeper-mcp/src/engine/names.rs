@@ -6,14 +6,14 @@ use innkeeper_std::text::prefix;
 use sha2::{Digest as _, Sha256};
 
 /// The longest name that model providers accept.
-pub const MOST_NAME_CHARS: usize = 64;
+pub const MAX_NAME_CHARS: usize = 64;
 const SEPARATOR: &str = "__";
 /// The number of digits of a digest that makes a name unique.
 const DIGITS: usize = 8;
 /// The shortest part that is left of the name of a server.
 const LEAST_SERVER_CHARS: usize = 8;
 
-/// Returns the names `server__tool`, with letters, digits, `_` and `-` only, at most [`MOST_NAME_CHARS`] long, all different, in
+/// Returns the names `server__tool`, with letters, digits, `_` and `-` only, at most [`MAX_NAME_CHARS`] long, all different, in
 /// the order of the input.
 ///
 /// A name depends on its own server and tool, and on whether another one would be the same; not on the order. So a tool
@@ -46,7 +46,7 @@ pub fn unique_names<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
 /// Returns `server__tool`, if nothing has to be left out.
 fn plain_name(server: &str, tool: &str) -> Option<String> {
     let name = format!("{}{SEPARATOR}{}", allowed(server), allowed(tool));
-    (name.len() <= MOST_NAME_CHARS).then_some(name)
+    (name.len() <= MAX_NAME_CHARS).then_some(name)
 }
 
 fn digest_name(server: &str, tool: &str, round: u32) -> String {
@@ -62,7 +62,7 @@ fn digest_name(server: &str, tool: &str, round: u32) -> String {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let (server, tool) = (allowed(server), allowed(tool));
-    let room = MOST_NAME_CHARS - SEPARATOR.len() - DIGITS - 1;
+    let room = MAX_NAME_CHARS - SEPARATOR.len() - DIGITS - 1;
     let tool_room = tool.len().min(room - server.len().min(LEAST_SERVER_CHARS));
     let server_room = server.len().min(room - tool_room);
     format!(
@@ -110,7 +110,7 @@ mod tests {
     fn long_names_are_shortened() {
         let server = "s".repeat(100);
         let [name] = unique_names([(server.as_str(), "get_weather")]).try_into().unwrap();
-        assert_eq!(name.len(), MOST_NAME_CHARS);
+        assert_eq!(name.len(), MAX_NAME_CHARS);
         assert!(name.contains("__get_weather_"), "{name}");
     }
 
@@ -122,7 +122,7 @@ mod tests {
             let different: BTreeSet<_> = names.iter().collect();
             proptest::prop_assert_eq!(different.len(), names.len());
             for name in &names {
-                proptest::prop_assert!(name.len() <= MOST_NAME_CHARS);
+                proptest::prop_assert!(name.len() <= MAX_NAME_CHARS);
                 proptest::prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'));
             }
         }

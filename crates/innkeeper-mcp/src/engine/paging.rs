@@ -8,21 +8,21 @@ pub(crate) struct Pages {
     field: &'static str,
     entries: Vec<Value>,
     bytes: usize,
-    most_entries: usize,
-    most_bytes: usize,
+    max_entries: usize,
+    max_bytes: usize,
     seen: Vec<String>,
     /// True if something was left out.
     pub(crate) is_cut: bool,
 }
 
 impl Pages {
-    pub(crate) fn new(field: &'static str, most_entries: usize, most_bytes: usize) -> Self {
+    pub(crate) fn new(field: &'static str, max_entries: usize, max_bytes: usize) -> Self {
         Self {
             field,
             entries: Vec::new(),
             bytes: 0,
-            most_entries,
-            most_bytes,
+            max_entries,
+            max_bytes,
             seen: Vec::new(),
             is_cut: false,
         }
@@ -31,7 +31,7 @@ impl Pages {
     /// Takes a page, and returns the parameters of the next one, if there is one to fetch.
     pub(crate) fn take(&mut self, page: &str) -> Result<Option<Map<String, Value>>, serde_json::Error> {
         self.bytes = self.bytes.saturating_add(page.len());
-        if self.bytes > self.most_bytes {
+        if self.bytes > self.max_bytes {
             self.is_cut = true;
             return Ok(None);
         }
@@ -43,9 +43,7 @@ impl Pages {
             return self.finish();
         };
         // A cursor that repeats would go on for ever.
-        if self.entries.len() >= self.most_entries
-            || self.seen.contains(&cursor)
-            || self.seen.len() >= self.most_entries
+        if self.entries.len() >= self.max_entries || self.seen.contains(&cursor) || self.seen.len() >= self.max_entries
         {
             self.is_cut = true;
             return self.finish();
@@ -57,8 +55,8 @@ impl Pages {
     }
 
     fn finish(&mut self) -> Result<Option<Map<String, Value>>, serde_json::Error> {
-        self.is_cut |= self.entries.len() > self.most_entries;
-        self.entries.truncate(self.most_entries);
+        self.is_cut |= self.entries.len() > self.max_entries;
+        self.entries.truncate(self.max_entries);
         Ok(None)
     }
 

@@ -31,7 +31,7 @@ pub struct Pool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    entries: HashMap<PoolKey, Entry>,
+    entries: HashMap<PoolKey, PoolEntry>,
     /// Servers that have not ended yet. The next one in the same slot waits for them: two processes of one server would fight
     /// over a port, a lock or a file.
     ending: HashMap<PoolSlot, Vec<CancellationToken>>,
@@ -60,7 +60,7 @@ impl PoolKey {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PoolEntry {
     server: Server,
     users: usize,
 }
@@ -89,7 +89,7 @@ impl Pool {
                 let ending = state.ending.get(&key.slot());
                 server_env.after.extend(ending.into_iter().flatten().cloned());
                 let server = Server::new(config.clone(), server_env)?;
-                let entry = Entry {
+                let entry = PoolEntry {
                     server: server.clone(),
                     users: 1,
                 };

@@ -39,7 +39,7 @@ pub(crate) use self::stdio::StdioTransport;
 use crate::engine::error::ConfigError;
 
 const CONNECT_TIME: Duration = Duration::from_secs(30);
-const MOST_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// Returns the HTTP client for remote servers.
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) fn http_client_for(address: &Url) -> Result<reqwest::Client, ConfigEr
         Policy::custom(|attempt: Attempt<'_>| {
             // Tokens and requests stay with the server they are for (T16, T21).
             let first = attempt.previous().first().map(Url::origin);
-            if attempt.previous().len() > MOST_REDIRECTS || first != Some(attempt.url().origin()) {
+            if attempt.previous().len() > MAX_REDIRECTS || first != Some(attempt.url().origin()) {
                 attempt.stop()
             } else {
                 attempt.follow()

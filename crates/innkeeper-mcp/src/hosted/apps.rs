@@ -15,13 +15,13 @@ use super::convert;
 use super::session_server::SessionServer;
 
 /// The number of notifications that wait.
-const MOST_NOTICES: usize = 64;
+const MAX_NOTICES: usize = 64;
 /// The largest notification. Log lines are far smaller.
-const MOST_NOTICE_BYTES: usize = 64 << 10;
+const MAX_NOTICE_BYTES: usize = 64 << 10;
 /// The total size of the notifications that wait.
-const MOST_NOTICES_BYTES: usize = 1 << 20;
+const MAX_NOTICES_BYTES: usize = 1 << 20;
 /// The total size of the requests that are under way. A single request may be larger.
-const MOST_REQUESTS_BYTES: usize = 16 << 20;
+const MAX_REQUESTS_BYTES: usize = 16 << 20;
 
 /// The messages of apps to one server of one session.
 pub(super) struct Apps {
@@ -43,12 +43,12 @@ struct Notice {
 
 impl Apps {
     pub(super) fn new() -> Self {
-        let (notices, waiting) = mpsc::channel(MOST_NOTICES);
+        let (notices, waiting) = mpsc::channel(MAX_NOTICES);
         Self {
             notices,
             waiting: Mutex::new(Some(waiting)),
-            notice_room: Arc::new(Semaphore::new(MOST_NOTICES_BYTES)),
-            request_room: Arc::new(Semaphore::new(MOST_REQUESTS_BYTES)),
+            notice_room: Arc::new(Semaphore::new(MAX_NOTICES_BYTES)),
+            request_room: Arc::new(Semaphore::new(MAX_REQUESTS_BYTES)),
             is_told: AtomicBool::new(false),
         }
     }
@@ -61,13 +61,13 @@ impl Apps {
         tracing::warn!(
             server,
             "a notification of an app was dropped, and so are others from now on: the MCP server does not take them as \
-             fast as they come, or they are larger than {MOST_NOTICE_BYTES} bytes"
+             fast as they come, or they are larger than {MAX_NOTICE_BYTES} bytes"
         );
     }
 
     fn is_taken(&self, method: &str, params: Map<String, Value>) -> bool {
         let size = size(&params);
-        let Some(room) = take(&self.notice_room, size).filter(|_| size <= MOST_NOTICE_BYTES) else {
+        let Some(room) = take(&self.notice_room, size).filter(|_| size <= MAX_NOTICE_BYTES) else {
             return false;
         };
         let notice = Notice {
@@ -80,7 +80,7 @@ impl Apps {
 
     /// Reserves room for a request until the permit is dropped.
     pub(super) fn room_for(&self, server: &str, params: &Map<String, Value>) -> Result<OwnedSemaphorePermit, McpError> {
-        let size = size(params).min(MOST_REQUESTS_BYTES);
+        let size = size(params).min(MAX_REQUESTS_BYTES);
         take(&self.request_room, size).ok_or_else(|| {
             McpError::new(format!(
                 "the MCP server {server:?} has not answered what apps asked it before, and more has no room; wait for \
@@ -136,12 +136,12 @@ mod tests {
 
     #[tokio::test]
     async fn t26_waiting_notifications_of_apps_are_ordered_and_bounded() {
-        for (bytes, fit) in [(10, MOST_NOTICES), (60 << 10, MOST_NOTICES_BYTES / (61 << 10))] {
+        for (bytes, fit) in [(10, MAX_NOTICES), (60 << 10, MAX_NOTICES_BYTES / (61 << 10))] {
             let apps = Apps::new();
             for number in 0..200 {
                 apps.tell("inn", "notifications/message", line(number, bytes));
             }
-            let mut waiting = apps.notices().expect("nobody took it");
+            let mut waiting = apps.notices().expect("not taken yet");
             let mut numbers = Vec::new();
             while let Ok(notice) = waiting.try_recv() {
                 numbers.push(notice.params["number"].as_u64().expect("a number"));
@@ -151,7 +151,7 @@ mod tests {
             assert!(numbers.len() >= fit && numbers.len() <= fit + 1, "{}", numbers.len());
             assert_eq!(
                 apps.notice_room.available_permits(),
-                MOST_NOTICES_BYTES,
+                MAX_NOTICES_BYTES,
                 "there is room again"
             );
         }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::convert;
 use super::session_server::SessionServer;
 use super::tokens::Tokens;
-use crate::engine::ask::{Answer, Ask, AskSink, Question};
+use crate::engine::ask::{Ask, AskOutcome, AskSink, Question};
 use crate::engine::call::Call;
 use crate::engine::server::{Progress, ProgressSink};
 use crate::engine::state::Event;
@@ -126,14 +126,14 @@ async fn answer(mut ask: Ask, during: &dyn CallHandler) -> bool {
         () = ask.gone() => return true,
     };
     ask.answer(match answered {
-        QuestionAnswer::Accepted(fields) => Answer::Accepted(has_fields.then_some(Value::Object(fields))),
-        QuestionAnswer::Sampled(result) => Answer::Sampled(Value::Object(result)),
-        QuestionAnswer::Declined => Answer::Declined,
-        QuestionAnswer::Refused { code, message } => Answer::Refused {
+        QuestionAnswer::Accepted(fields) => AskOutcome::Accepted(has_fields.then_some(Value::Object(fields))),
+        QuestionAnswer::Sampled(result) => AskOutcome::Sampled(Value::Object(result)),
+        QuestionAnswer::Declined => AskOutcome::Declined,
+        QuestionAnswer::Refused { code, message } => AskOutcome::Refused {
             code: i32::try_from(code).unwrap_or(INTERNAL_ERROR),
             message,
         },
-        QuestionAnswer::Cancelled => Answer::Cancelled,
+        QuestionAnswer::Cancelled => AskOutcome::Cancelled,
     });
     true
 }

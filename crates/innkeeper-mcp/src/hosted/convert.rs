@@ -386,6 +386,37 @@ mod tests {
     }
 
     #[test]
+    fn a_resource_link_is_one_reference_with_its_name_and_description() {
+        let link = |name: Option<&str>, description: Option<&str>| {
+            let converted = content(Content::ResourceLink {
+                uri: "inn://rooms".to_owned(),
+                name: name.map(str::to_owned),
+                mime_type: Some("text/plain".to_owned()),
+                description: description.map(str::to_owned),
+            });
+            let ToolContent::Resource {
+                uri,
+                content_type,
+                mention,
+                ..
+            } = converted
+            else {
+                panic!("not a reference: {converted:?}")
+            };
+            assert_eq!(
+                (uri.as_str(), content_type.as_deref()),
+                ("inn://rooms", Some("text/plain"))
+            );
+            mention
+        };
+        let both = link(Some("Rooms"), Some("what is free"));
+        assert_eq!(both.as_deref(), Some("Rooms: what is free"));
+        assert_eq!(link(Some("Rooms"), None).as_deref(), Some("Rooms"));
+        assert_eq!(link(None, Some(" ")), None);
+        assert_eq!(link(None, None), None);
+    }
+
+    #[test]
     fn mcp20_the_older_name_of_a_view_is_read() {
         let read = |meta: Value| {
             let tool = Tool::read(json!({ "name": "a", "_meta": meta })).expect("a tool");

@@ -174,7 +174,7 @@ pub(super) fn sharing(
     roots: &[String],
 ) -> Sharing {
     Sharing {
-        // The host has one user: everyone who may use a session acts for them.
+        // The host has one user: every client that may use a session acts for them.
         identity: String::new(),
         isolation: match declaration.is_isolated || settings.isolate {
             true => session.to_owned(),

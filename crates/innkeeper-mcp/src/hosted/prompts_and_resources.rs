@@ -165,14 +165,14 @@ mod tests {
         let said = |content: Value| message(json!({ "role": "user", "content": content })).map(|said| said.content);
         let text = |text: &str| Some(PromptContent::Text(text.to_owned()));
         assert_eq!(said(json!({ "type": "text", "text": "hello" })), text("hello"));
-        let picture = Some(PromptContent::Embedded {
+        let expected = Some(PromptContent::Embedded {
             data: "AAAA".to_owned(),
             content_type: "image/png".to_owned(),
         });
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
-        assert_eq!(said(image), picture);
+        assert_eq!(said(image), expected);
         let blob = json!({ "type": "resource", "resource": { "uri": "a:b", "blob": "AAAA", "mimeType": "image/png" } });
-        assert_eq!(said(blob), picture);
+        assert_eq!(said(blob), expected);
         let words = json!({ "type": "resource", "resource": { "uri": "a:b", "text": "c" } });
         let resource = PromptContent::Resource {
             uri: "a:b".to_owned(),

@@ -466,7 +466,7 @@ mod tests {
             declaration: Arc::new(declaration),
         };
         let server = SessionServer::new(wish, StartReason::SessionOpened, &session.into(), roots.to_vec());
-        let server = Arc::into_inner(server).expect("nobody has it");
+        let server = Arc::into_inner(server).expect("the only reference");
         let sharing = launch::sharing(&shared.settings, &server.wish.declaration, session, roots);
         let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
         let lease = shared.pool.lease(&config, &sharing, ServerEnv::default);

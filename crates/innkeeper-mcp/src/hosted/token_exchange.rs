@@ -16,8 +16,8 @@ use crate::engine::wire::http_client_without_redirects;
 use crate::hosted::vault::SavedRefresh;
 
 const TIME: Duration = Duration::from_secs(15);
-const MOST_BYTES: usize = 256 << 10;
-const MOST_TOKEN_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 256 << 10;
+const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// A granted token.
 pub(crate) struct Granted {
@@ -87,7 +87,7 @@ pub(crate) async fn revoke(with: &SavedRefresh, token: &str, endpoint: &str) -> 
 
 fn granted(body: &[u8]) -> Result<Granted, NotGranted> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct TokenAnswer {
         access_token: String,
         token_type: String,
         expires_in: Option<serde_json::Value>,
@@ -95,9 +95,9 @@ fn granted(body: &[u8]) -> Result<Granted, NotGranted> {
         scope: Option<String>,
     }
     let not_understood = || NotGranted::Failed("its answer cannot be understood".to_owned());
-    let answer: Answer = serde_json::from_slice(body).map_err(|_| not_understood())?;
+    let answer: TokenAnswer = serde_json::from_slice(body).map_err(|_| not_understood())?;
     let is_fine = |token: &str, least: u8| {
-        (1..=MOST_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(|byte| (least..=0x7e).contains(&byte))
+        (1..=MAX_TOKEN_BYTES).contains(&token.len()) && token.bytes().all(|byte| (least..=0x7e).contains(&byte))
     };
     // It is sent in a header, which cannot have spaces (RFC 6750).
     let is_usable = is_fine(&answer.access_token, 0x21) && answer.token_type.eq_ignore_ascii_case("bearer");
@@ -167,7 +167,7 @@ async fn body(response: Response) -> Result<Vec<u8>, NotGranted> {
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| NotGranted::Failed("its answer broke off".to_owned()))?;
-        if body.len() + piece.len() > MOST_BYTES {
+        if body.len() + piece.len() > MAX_BYTES {
             return Err(NotGranted::Failed("its answer is too large".to_owned()));
         }
         body.extend_from_slice(&piece);

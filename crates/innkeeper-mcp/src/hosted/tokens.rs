@@ -14,9 +14,9 @@ use crate::hosted::token_exchange::Granted;
 use crate::hosted::vault::{SavedRefresh, SavedToken, TokenKeeper};
 
 /// The number of server addresses that are remembered for one token.
-const MOST_SERVERS: usize = 64;
+const MAX_SERVERS: usize = 64;
 /// The number of resources whose token is remembered to have expired.
-const MOST_LAPSED: usize = 1024;
+const MAX_LAPSED: usize = 1024;
 
 /// All tokens, by resource.
 pub(super) struct Tokens {
@@ -52,7 +52,7 @@ impl TokenTable {
     }
 
     fn lapse(&mut self, resource: &str) {
-        if self.lapsed.len() < MOST_LAPSED {
+        if self.lapsed.len() < MAX_LAPSED {
             self.lapsed.insert(resource.to_owned());
         }
     }
@@ -240,7 +240,7 @@ impl Tokens {
             return;
         };
         let servers = &mut entry.saved.servers;
-        if servers.len() < MOST_SERVERS && !servers.iter().any(|known| known == server) {
+        if servers.len() < MAX_SERVERS && !servers.iter().any(|known| known == server) {
             servers.push(server.to_owned());
             held.version = next;
         }
@@ -484,7 +484,7 @@ mod tests {
         assert!(first.await.unwrap_err().is_cancelled());
         assert!(!last.is_finished());
         tokens.take("a").unwrap();
-        assert!(last.await.unwrap_err().is_cancelled(), "nobody sees to what is gone");
+        assert!(last.await.unwrap_err().is_cancelled(), "no task serves a dropped set");
     }
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(void("second", Some("x")), None, "they may be one grant");
         assert_eq!(void("third", Some("y")).as_deref(), Some("second"));
         assert_eq!(void("third", Some("z")), None, "it is the same");
-        assert_eq!(void("fourth", None), None, "whose it is nobody knows");
+        assert_eq!(void("fourth", None), None, "its owner is unknown");
     }
 
     #[test]

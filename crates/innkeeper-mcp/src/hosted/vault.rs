@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::file::{Key, replace};
 
 /// The total size of the tokens. Tokens that do not fit are used, and not persisted.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// A younger temporary file may belong to another host that is writing it.
 const BEING_WRITTEN: Duration = Duration::from_secs(60);
@@ -154,7 +154,7 @@ impl Vault {
     ///
     /// When there is a file that cannot be read.
     pub fn read(&self) -> Result<Vec<SavedToken>, VaultTrouble> {
-        let most = MOST_BYTES + seal::OVERHEAD;
+        let most = MAX_BYTES + seal::OVERHEAD;
         let sealed = file::read(&self.file, most).map_err(|error| VaultTrouble::Io(self.file.clone(), error))?;
         let Some(sealed) = sealed else {
             return Ok(Vec::new());
@@ -184,7 +184,7 @@ impl TokenKeeper for Vault {
         if tokens.is_empty() {
             return self.clear();
         }
-        let document = fitting(tokens, MOST_BYTES)?;
+        let document = fitting(tokens, MAX_BYTES)?;
         let key = Key::read_or_create(&self.key)?;
         replace(&self.file, &seal::seal(&key, &document)?)
     }

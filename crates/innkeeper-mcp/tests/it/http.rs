@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use innkeeper_mcp::{
-    Allowed, Answer, AskSink, ConfigError, Error, Question, Remote, Server, ServerConfig, ServerState, Transport,
+    Allowed, AskOutcome, AskSink, ConfigError, Error, Question, Remote, Server, ServerConfig, ServerState, Transport,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{HttpConfig as _, PATIENCE, call, ready, server_env, settled, settles, started, until};
+use crate::support::{HttpConfig as _, TIMEOUT, call, ready, server_env, settled, settles, started, until};
 use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn t26_answers_that_are_too_large_fail_their_call_and_nothing_else() {
         far.set(|behaviour| behaviour.as_events = as_events);
         let server = ready(far.config()).await;
         for tool in ["big", "flood"] {
-            let big = tokio::time::timeout(PATIENCE, server.call(call(tool, json!({}))));
+            let big = tokio::time::timeout(TIMEOUT, server.call(call(tool, json!({}))));
             let error = big.await.unwrap().unwrap_err();
             assert!(matches!(error, Error::TooLarge { .. }), "{tool}: {error}");
         }
@@ -100,7 +100,7 @@ async fn a_question_over_http_belongs_to_its_call() {
     let (id, seen) = (ask.id, asked.clone());
     ask.asks = Some(AskSink::new(move |ask| {
         seen.lock().unwrap().push((ask.call, ask.question.clone()));
-        ask.answer(Answer::Sampled(
+        ask.answer(AskOutcome::Sampled(
             json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "hi" } }),
         ));
     }));
@@ -122,7 +122,7 @@ async fn the_timeout_of_a_call_pauses_while_a_user_is_asked() {
     ask.asks = Some(AskSink::new(|ask| {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(1500)).await;
-            ask.answer(Answer::Sampled(json!({ "late": true })));
+            ask.answer(AskOutcome::Sampled(json!({ "late": true })));
         });
     }));
     let text = server.call(ask).await.unwrap().text();
@@ -166,7 +166,7 @@ async fn invalid_addresses_are_refused_at_once() {
 async fn an_answer_that_breaks_off_fails_its_call() {
     let far = MisbehavingHttpServer::start().await;
     let server = ready(far.config()).await;
-    let broken = tokio::time::timeout(PATIENCE, server.call(call("break", json!({}))));
+    let broken = tokio::time::timeout(TIMEOUT, server.call(call("break", json!({}))));
     let error = broken.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
@@ -178,7 +178,7 @@ async fn batched_answers_are_split() {
         let far = MisbehavingHttpServer::start().await;
         far.set(|behaviour| (behaviour.as_events, behaviour.in_batches) = (as_events, true));
         let server = ready(far.config()).await;
-        let outcome = tokio::time::timeout(PATIENCE, server.call(call("echo", json!({}))));
+        let outcome = tokio::time::timeout(TIMEOUT, server.call(call("echo", json!({}))));
         assert_eq!(outcome.await.unwrap().unwrap().text(), "echo done");
     }
 }

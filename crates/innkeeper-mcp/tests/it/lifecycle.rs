@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_mcp::{
-    Answer, AskSink, Error, Event, List, Server, ServerConfig, ServerEnv, ServerState, Start, Stdio, Transport,
+    AskOutcome, AskSink, Error, Event, List, Server, ServerConfig, ServerEnv, ServerState, Start, Stdio, Transport,
 };
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::support::{
-    PATIENCE, call, event, eventually, lives, most_at_once, odd, ready, server_env, settled, started, started_in,
-    until, until_ready, with_env,
+    TIMEOUT, call, event, eventually, lives, max_at_once, odd, ready, server_env, settled, started, started_in, until,
+    until_ready, with_env,
 };
 use innkeeper_testkit::misbehaving_server::PLAIN_TOOLS;
 
@@ -100,7 +100,7 @@ async fn f3_the_number_of_servers_that_start_at_once_is_bounded() {
         until_ready(server).await;
     }
     let noted = std::fs::read_to_string(busy.path()).unwrap();
-    assert!(most_at_once(&noted, |_| true) <= 2, "{noted}");
+    assert!(max_at_once(&noted, |_| true) <= 2, "{noted}");
     assert_eq!(noted.matches('+').count(), 8);
 }
 
@@ -112,7 +112,7 @@ async fn a_missing_program_is_reported() {
         panic!()
     };
     assert!(message.contains("`no-such-program` was not found"), "{message}");
-    assert!(!message.contains("a1b2c3"), "everybody who watches reads it: {message}");
+    assert!(!message.contains("a1b2c3"), "every subscriber reads it: {message}");
     assert_eq!(restarts_in, None);
     let error = server.call(call("echo", json!({}))).await.unwrap_err();
     assert!(error.to_string().contains("was not found"), "{error}");
@@ -227,7 +227,7 @@ async fn a_server_that_ignores_one_handshake_gets_the_other_in_time() {
     assert_eq!(std::fs::read(starts.path()).unwrap().len(), 1);
     // It is treated like a server that was discovered in time.
     let mut ask = call("ask", json!({}));
-    ask.asks = Some(AskSink::new(|ask| ask.answer(Answer::Accepted(None))));
+    ask.asks = Some(AskSink::new(|ask| ask.answer(AskOutcome::Accepted(None))));
     assert!(server.call(ask).await.unwrap().text().contains("accept"));
 }
 
@@ -269,7 +269,7 @@ async fn t15_a_server_ends_with_everything_that_it_started() {
     server.start(Start::Background);
     until_ready(&server).await;
     let child = family(server.clone()).await;
-    let died = tokio::time::timeout(PATIENCE, server.call(call("die", json!({}))))
+    let died = tokio::time::timeout(TIMEOUT, server.call(call("die", json!({}))))
         .await
         .unwrap();
     assert!(matches!(died, Err(Error::Ended { .. })));
@@ -299,7 +299,7 @@ async fn a_server_that_does_not_exit_is_killed() {
     config.transport = Transport::Stdio(stdio);
     config.limits.stop_time = Duration::from_millis(200);
     let server = ready(config).await;
-    tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
+    tokio::time::timeout(TIMEOUT, server.stop()).await.unwrap();
     assert_eq!(server.state(), ServerState::Stopped);
 }
 

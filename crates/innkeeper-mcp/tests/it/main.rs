@@ -4,8 +4,8 @@
 
 mod http;
 mod lifecycle;
+mod logs;
 mod many_servers;
-mod npm;
 mod pool;
 mod presence;
 mod questions;

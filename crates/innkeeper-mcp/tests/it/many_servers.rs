@@ -10,14 +10,14 @@ use innkeeper_host::customizations::{
 };
 use innkeeper_host::mcp::{ServerDeclaration, Transport};
 use innkeeper_host::{
-    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, Limits, TurnInput, async_trait, http,
+    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, TurnInput, async_trait, http,
 };
 use innkeeper_mcp::{BaseEnvironment, McpRunner, RestartPolicy, RunnerSettings};
 use innkeeper_testkit::official::{OfficialClient, View};
 use innkeeper_testkit::raw::Address;
 use serde_json::{Value, json};
 
-use crate::support::{eventually_within, limits, most_at_once};
+use crate::support::{eventually_within, limits, max_at_once};
 
 const SERVERS: usize = 66;
 /// Servers that need longer to start than the probe for the newest protocol revision waits.
@@ -144,15 +144,9 @@ async fn f3_all_of_66_servers_become_ready_and_late_ones_are_restarted() {
         },
         ..RunnerSettings::default()
     });
-    let mut host_limits = Limits::default();
-    host_limits.core.max_mcp_servers = SERVERS;
+    // The default limits: a user with 66 servers configures none.
     let builder = Host::builder().agent(Silent).customizations(Declared(servers));
-    let host = builder
-        .mcp_servers(runner.clone())
-        .limits(host_limits)
-        .start()
-        .await
-        .unwrap();
+    let host = builder.mcp_servers(runner.clone()).start().await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let bound = listener.local_addr().unwrap();
     let _server = http::serve_tcp(host.handle(), listener, Access::new(bound));
@@ -178,7 +172,7 @@ async fn f3_all_of_66_servers_become_ready_and_late_ones_are_restarted() {
     let noted = std::fs::read_to_string(directory.path().join("busy")).unwrap();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // A process that was ended because it was late has not noted the end of its start.
-    let at_once = most_at_once(&noted, |name| starts(name) == 1);
+    let at_once = max_at_once(&noted, |name| starts(name) == 1);
     assert!(at_once <= (2 * cores).clamp(4, 16), "{at_once}: {noted}");
     for number in 0..SERVERS {
         let starts = starts(&name_of(number));

@@ -6,7 +6,7 @@ use http::StatusCode;
 use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState};
 use serde_json::json;
 
-use crate::support::{HttpConfig as _, PATIENCE, call, eventually, ready, until};
+use crate::support::{HttpConfig as _, TIMEOUT, call, eventually, ready, until};
 use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
 /// A server that is reconnected quickly.
@@ -38,7 +38,7 @@ async fn is_ready_again(server: &Server, far: &MisbehavingHttpServer) {
 }
 
 #[tokio::test]
-async fn f3_a_call_notices_that_the_server_is_gone_and_it_comes_back_with_its_tools() {
+async fn f3_a_call_notices_a_dead_server_which_restarts_with_its_tools() {
     for as_events in [false, true] {
         let mut far = MisbehavingHttpServer::start().await;
         far.set(|behaviour| behaviour.as_events = as_events);
@@ -49,7 +49,7 @@ async fn f3_a_call_notices_that_the_server_is_gone_and_it_comes_back_with_its_to
         let why = gone(&server).await;
         let address = far.address.to_string();
         assert!(why.contains("cannot be reached") && why.contains(&address), "{why}");
-        assert!(server.tools().is_empty(), "nobody is offered what cannot be called");
+        assert!(server.tools().is_empty(), "tools that cannot be called are not offered");
         far.set(|behaviour| behaviour.more_tools.push("new".to_owned()));
         far.come_back().await;
         is_ready_again(&server, &far).await;
@@ -66,7 +66,7 @@ async fn f3_a_waiting_call_fails_with_the_reason_when_the_server_goes_away() {
     });
     eventually(|| !far.behaviour.lock().unwrap().waiting.is_empty()).await;
     far.leave().await;
-    let error = tokio::time::timeout(PATIENCE, calling)
+    let error = tokio::time::timeout(TIMEOUT, calling)
         .await
         .unwrap()
         .unwrap()

@@ -1,6 +1,6 @@
 //! Questions of servers, and their answers.
 
-use innkeeper_mcp::{Allowed, Answer, Ask, AskSink, Call, Error, Event, Question, Server};
+use innkeeper_mcp::{Allowed, Ask, AskOutcome, AskSink, Call, Error, Event, Question, Server};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ async fn a_server_of_2026_asks_for_input_before_it_answers() {
     ask.asks = Some(AskSink::new(move |ask| {
         assert_eq!(ask.call, Some(id));
         assert!(matches!(&ask.question, Question::Form { message, .. } if message == "Who?"));
-        ask.answer(Answer::Accepted(Some(json!({ "name": "me" }))));
+        ask.answer(AskOutcome::Accepted(Some(json!({ "name": "me" }))));
     }));
     let text = server.call(ask).await.unwrap().text();
     assert_eq!(text, r#""s1" {"action":"accept","content":{"name":"me"}}"#);
@@ -53,7 +53,7 @@ async fn a_form_keeps_its_order_and_all_members_of_its_fields() {
         (&room["oneOf"][0]["description"], &room["oneOf"][0]["recommended"]),
         (&json!("Quiet."), &json!(true))
     );
-    ask.answer(Answer::Accepted(Some(json!({ "room": "s", "extras": "no" }))));
+    ask.answer(AskOutcome::Accepted(Some(json!({ "room": "s", "extras": "no" }))));
     let text = calling.await.unwrap().unwrap().text();
     assert_eq!(text, r#"{"action":"accept","content":{"room":"s","extras":"no"}}"#);
 }
@@ -89,7 +89,7 @@ async fn t16_a_question_that_could_belong_to_another_session_is_declined() {
         async move { server.call(third).await }
     });
     let also_asked = of_third.recv().await.unwrap();
-    also_asked.answer(Answer::Declined);
+    also_asked.answer(AskOutcome::Declined);
     assert!(third.await.unwrap().unwrap().text().contains("rejected"));
     drop(asked);
     calling.abort();
@@ -125,7 +125,7 @@ async fn mcp16_a_waiting_app_does_not_block_questions_of_its_session() {
         async move { server.call(first).await }
     });
     let asked = of_first.recv().await.expect("the call is asked");
-    asked.answer(Answer::Sampled(json!({ "role": "assistant" })));
+    asked.answer(AskOutcome::Sampled(json!({ "role": "assistant" })));
     let text = calling.await.unwrap().unwrap().text();
     assert!(text.contains("assistant"), "{text}");
 
@@ -152,7 +152,7 @@ async fn mcp16_questions_during_an_app_request_go_to_a_call_of_its_session() {
     let open = of_first.recv().await.expect("the call is asked");
     let app = app_calls(&server, "one", "sample");
     let asked = of_first.recv().await.expect("the call that can be asked, is");
-    asked.answer(Answer::Sampled(json!({ "role": "assistant" })));
+    asked.answer(AskOutcome::Sampled(json!({ "role": "assistant" })));
     let answered = app.await.unwrap().unwrap();
     assert!(answered["content"][0]["text"].as_str().unwrap().contains("assistant"));
     drop(open);

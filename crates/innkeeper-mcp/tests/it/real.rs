@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use innkeeper_mcp::{
-    Allowed, Answer, AskSink, Content, Error, Event, List, Offer, ProgressSink, Question, Remote, Root, Server,
+    Allowed, AskOutcome, AskSink, Content, Error, Event, List, Offer, ProgressSink, Question, Remote, Root, Server,
     ServerConfig, ServerEnv, ServerState, Stdio, Transport,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::npm::{Beside, package, servers};
 use crate::support::{call, event, eventually, limits, no_arguments, server_env, started_in, until, until_ready};
+use innkeeper_testkit::npm_servers::{NpmServer, package, servers};
 
 fn behind_pipes(program: String, argument: Option<&str>) -> ServerConfig {
     let args = [Some(program.as_str()), argument].into_iter().flatten();
@@ -30,10 +30,10 @@ fn answering(asked: Arc<Mutex<Vec<Question>>>) -> ServerEnv {
         let answer = match &ask.question {
             Question::Sampling(_) => {
                 let content = json!({ "type": "text", "text": "sampled words" });
-                Answer::Sampled(json!({ "role": "assistant", "model": "m", "content": content }))
+                AskOutcome::Sampled(json!({ "role": "assistant", "model": "m", "content": content }))
             }
-            Question::Form { .. } => Answer::Accepted(Some(json!({ "name": "Ada", "color": "red" }))),
-            _ => Answer::Declined,
+            Question::Form { .. } => AskOutcome::Accepted(Some(json!({ "name": "Ada", "color": "red" }))),
+            _ => AskOutcome::Declined,
         };
         ask.answer(answer);
     });
@@ -69,9 +69,9 @@ async fn everything(config: ServerConfig) {
         .await
         .unwrap();
     assert!(weather.structured.unwrap().get("temperature").is_some());
-    let picture = server.call(call("get-tiny-image", json!({}))).await.unwrap();
+    let image = server.call(call("get-tiny-image", json!({}))).await.unwrap();
     assert!(
-        picture
+        image
             .content
             .iter()
             .any(|content| matches!(content, Content::Image { .. }))
@@ -130,7 +130,7 @@ async fn everything_over_streamable_http() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let beside = Beside::start(&program, Some("streamableHttp")).await;
+    let beside = NpmServer::start(&program, Some("streamableHttp")).await;
     everything(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
 }
 
@@ -140,7 +140,7 @@ async fn a_restarted_real_server_gets_a_new_session() {
         return;
     };
     let mode = Some("streamableHttp");
-    let beside = Beside::start(&program, mode).await;
+    let beside = NpmServer::start(&program, mode).await;
     let server = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
     let _beside = beside.again(&program, mode).await;
     // A slow restart is noticed, and the server is found again; a short one is not noticed.
@@ -161,7 +161,7 @@ async fn everything_over_the_older_transport() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let beside = Beside::start(&program, Some("sse")).await;
+    let beside = NpmServer::start(&program, Some("sse")).await;
     everything(configured(Transport::Sse(Remote::new(beside.url("/sse"))))).await;
 }
 
@@ -231,7 +231,7 @@ async fn a_tool_that_is_only_for_its_app_is_hidden_from_models() {
 async fn a_server_of_2026_on_the_official_sdk() {
     let Some(folder) = servers() else { return };
     let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
-    let beside = Beside::start(&program, None).await;
+    let beside = NpmServer::start(&program, None).await;
     let far = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
     let server = ready_with_apps(behind_pipes(program, None)).await;
     for server in [&far, &server] {
@@ -255,7 +255,7 @@ async fn a_server_of_2026_on_the_official_sdk() {
 async fn f3_the_end_of_an_idle_server_of_2026_is_noticed() {
     let Some(folder) = servers() else { return };
     let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
-    let mut beside = Beside::start(&program, None).await;
+    let mut beside = NpmServer::start(&program, None).await;
     let mut config = configured(Transport::Http(Remote::new(beside.url("/mcp"))));
     config.restart.delay = std::time::Duration::from_millis(100);
     config.restart.away = config.restart.delay;

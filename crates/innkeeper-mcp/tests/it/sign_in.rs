@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    HttpConfig as _, PATIENCE, call, event, eventually, ready, server_env, settled, started, started_in, until,
+    HttpConfig as _, TIMEOUT, call, event, eventually, ready, server_env, settled, started, started_in, until,
 };
 use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 
@@ -106,7 +106,7 @@ async fn auth08_a_request_of_an_app_that_needs_a_sign_in_fails_at_once() {
         };
         let params = json!({ "name": "admin" }).as_object().cloned();
         let passing = server.pass(allowed, None, "tools/call", params, CancellationToken::new());
-        tokio::time::timeout(PATIENCE, passing)
+        tokio::time::timeout(TIMEOUT, passing)
     };
     let refused = admin().await.expect("it does not wait").unwrap_err();
     let Error::SignInNeeded { sign_in: needed, .. } = refused else {
@@ -117,7 +117,7 @@ async fn auth08_a_request_of_an_app_that_needs_a_sign_in_fails_at_once() {
     assert_eq!(
         server.state(),
         ServerState::Ready,
-        "mcp10: nobody else loses the server for it"
+        "mcp10: no other session loses the server for it"
     );
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
 
@@ -303,7 +303,7 @@ async fn auth10_a_refused_stream_is_opened_again_after_the_sign_in() {
 }
 
 #[tokio::test]
-async fn t16_unavailable_metadata_changes_nothing_and_another_resource_removes_the_token() {
+async fn t16_only_metadata_of_another_resource_drops_the_token() {
     let far = MisbehavingHttpServer::start().await;
     let around = format!("http://{}", far.address);
     far.set(|behaviour| {

@@ -7,7 +7,7 @@ use innkeeper_mcp::{Allowed, Error, ProgressSink};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, call, no_arguments, odd, ready, settles, with_env};
+use crate::support::{TIMEOUT, call, no_arguments, odd, ready, settles, with_env};
 use innkeeper_testkit::misbehaving_server::PLAIN_TOOLS;
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_large_result_is_shown_in_part_and_kept_whole() {
 }
 
 /// Returns the peak memory of this process; nothing where that is unknown.
-fn most_memory() -> usize {
+fn max_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
@@ -128,13 +128,13 @@ fn most_memory() -> usize {
 #[tokio::test]
 async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
     let server = ready(odd("plain")).await;
-    let before = most_memory();
+    let before = max_memory();
     let big = server.call(call("big", json!({ "bytes": 100_000_000 })));
-    let error = tokio::time::timeout(PATIENCE, big).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(TIMEOUT, big).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     // A message has 16 MiB at most, and growing the buffer may take as much again. If the test has a process of its own,
     // nothing else is counted.
-    let grown = most_memory().saturating_sub(before);
+    let grown = max_memory().saturating_sub(before);
     assert!(
         std::env::var_os("NEXTEST").is_none() || grown < 64 << 20,
         "{grown} bytes"
@@ -148,7 +148,7 @@ async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
 #[tokio::test]
 async fn t26_long_messages_that_are_no_answers_fail_no_call() {
     let server = ready(odd("plain")).await;
-    let outcome = tokio::time::timeout(PATIENCE, server.call(call("long-request", json!({}))));
+    let outcome = tokio::time::timeout(TIMEOUT, server.call(call("long-request", json!({}))));
     assert_eq!(outcome.await.unwrap().unwrap().text(), "the answer");
 }
 
@@ -158,7 +158,7 @@ async fn malformed_answers_are_read_or_fail_their_call_at_once() {
     let text = async |tool: &str| server.call(call(tool, json!({}))).await.map(|outcome| outcome.text());
     assert_eq!(text("latin").await.unwrap(), "caf\u{fffd}");
     assert_eq!(text("batch").await.unwrap(), "in a batch");
-    let error = tokio::time::timeout(PATIENCE, text("error-text"));
+    let error = tokio::time::timeout(TIMEOUT, text("error-text"));
     let error = error.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::NotUnderstood { .. }), "{error}");
 }
@@ -183,7 +183,7 @@ async fn p7_a_server_that_floods_can_be_called() {
     let server = ready(odd("flood")).await;
     for _ in 0..20 {
         let echo = server.call(call("echo", json!({ "text": "a" })));
-        let outcome = tokio::time::timeout(PATIENCE, echo).await.unwrap().unwrap();
+        let outcome = tokio::time::timeout(TIMEOUT, echo).await.unwrap().unwrap();
         assert_eq!(outcome.text(), "a");
     }
     server.stop().await;

@@ -10,7 +10,7 @@ use innkeeper_testkit::misbehaving_http_server::MisbehavingHttpServer;
 use serde_json::{Map, Value};
 
 /// A scenario that waits for this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns a configuration of the misbehaving server.
 pub fn odd(kind: &str) -> ServerConfig {
@@ -109,7 +109,7 @@ pub async fn settled(server: &Server) -> ServerState {
 }
 
 pub async fn until(server: &Server, condition: impl FnMut(&ServerState) -> bool) -> ServerState {
-    let waiting = tokio::time::timeout(PATIENCE, server.wait_for(condition));
+    let waiting = tokio::time::timeout(TIMEOUT, server.wait_for(condition));
     match waiting.await {
         Ok(state) => state,
         Err(_) => panic!("the server is {:?}", server.state()),
@@ -118,7 +118,7 @@ pub async fn until(server: &Server, condition: impl FnMut(&ServerState) -> bool)
 
 /// Waits for an event.
 pub async fn event<T>(events: &mut Events, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
-    let waiting = tokio::time::timeout(PATIENCE, async {
+    let waiting = tokio::time::timeout(TIMEOUT, async {
         loop {
             if let Some(found) = wanted(events.next().await.expect("the server is there")) {
                 return found;
@@ -139,7 +139,7 @@ pub fn no_arguments() -> Map<String, Value> {
 
 /// Polls a condition that has no event.
 pub async fn eventually(condition: impl FnMut() -> bool) {
-    eventually_within(PATIENCE, condition).await;
+    eventually_within(TIMEOUT, condition).await;
 }
 
 /// The same with another timeout.
@@ -153,7 +153,7 @@ pub async fn eventually_within(time: Duration, mut condition: impl FnMut() -> bo
 }
 
 /// Returns the highest number of servers that started at the same time, according to the file of `ODD_BUSY`.
-pub fn most_at_once(noted: &str, counts: impl Fn(&str) -> bool) -> usize {
+pub fn max_at_once(noted: &str, counts: impl Fn(&str) -> bool) -> usize {
     let (mut at_once, mut most) = (0_usize, 0);
     for line in noted.lines() {
         let (sign, name) = line.split_at(1);
@@ -180,7 +180,7 @@ pub async fn settles(mut count: impl FnMut() -> usize) -> usize {
             last = now;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it has an end")
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("it has an end")
 }
 
 /// Returns true if a process lives. A zombie does not.

@@ -2,7 +2,7 @@
 
 use crate::components::gather::{Gathering, NewChild};
 use crate::components::listing::{self, Listed, ends_with, is_readme, stem};
-use crate::components::skill::{is_hidden_from_people, note_missing};
+use crate::components::skill::{is_hidden_from_users, note_missing};
 use crate::formats::locations::{Location, is_directory, last_name};
 use crate::read::frontmatter::Frontmatter;
 use crate::read::scan_root::{PathKind, label};
@@ -78,7 +78,7 @@ impl Agent {
         // `infer` is older and wins over the field for models. `false` disabled both, so it also disables the choice of
         // users, unless the newer field says otherwise.
         let inferred = flag("infer");
-        let says_who = fields.is_some_and(|fields| fields.flag("user-invocable").is_some());
+        let has_user_invocable = fields.is_some_and(|fields| fields.flag("user-invocable").is_some());
         let tools = list("tools");
         Self {
             model: fields
@@ -94,7 +94,7 @@ impl Agent {
                 Some(inferred) => !inferred,
                 None => flag("disable-model-invocation") == Some(true),
             },
-            disable_user_invocation: is_hidden_from_people(fields) || (inferred == Some(false) && !says_who),
+            disable_user_invocation: is_hidden_from_users(fields) || (inferred == Some(false) && !has_user_invocable),
         }
     }
 }

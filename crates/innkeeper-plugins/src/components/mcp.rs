@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_guessed_from_what_is_there() {
+    fn types_are_inferred_from_the_present_fields() {
         let kind = |entry: Value| read(&entry).map(|transport| format!("{transport:?}"));
         assert_eq!(kind(serde_json::json!({"command": "x"})).unwrap(), "Stdio(…)");
         assert_eq!(kind(serde_json::json!({"url": "x"})).unwrap(), "Http(…)");

@@ -289,7 +289,7 @@ impl Skill {
         Self {
             origin,
             disable_model_invocation: fields.and_then(|f| f.flag("disable-model-invocation")) == Some(true),
-            disable_user_invocation: is_hidden_from_people(fields),
+            disable_user_invocation: is_hidden_from_users(fields),
             argument_hint: line("argument-hint"),
             allowed_tools: fields.and_then(allowed_tools).unwrap_or_default(),
             model: fields
@@ -302,7 +302,7 @@ impl Skill {
 }
 
 /// Whether the frontmatter says that users cannot call it. The second spelling is an older one.
-pub(crate) fn is_hidden_from_people(fields: Option<&Frontmatter>) -> bool {
+pub(crate) fn is_hidden_from_users(fields: Option<&Frontmatter>) -> bool {
     let flag = |key: &str| fields.and_then(|fields| fields.flag(key));
     flag("user-invocable").or_else(|| flag("user-invokable")) == Some(false)
 }

@@ -177,7 +177,7 @@ mod tests {
     fn a_link_that_leads_out_since_the_scan_is_not_followed() {
         let temp = tempfile::tempdir().unwrap();
         let secret = temp.path().join("secret");
-        fs::write(&secret, "nobody's business").unwrap();
+        fs::write(&secret, "a secret").unwrap();
         let plugin = temp.path().join("plugin");
         fs::create_dir(&plugin).unwrap();
         std::os::unix::fs::symlink(&secret, plugin.join("rule.md")).unwrap();

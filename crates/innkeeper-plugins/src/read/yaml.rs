@@ -153,7 +153,7 @@ impl Builder {
                 None => {
                     *key = Some(match value {
                         Yaml::Plain(text) | Yaml::Text(text) => text,
-                        // A key that is no text names no field that anybody reads.
+                        // A key that is no text names no field that is read.
                         Yaml::List(_) | Yaml::Map(_) => String::new(),
                     });
                 }

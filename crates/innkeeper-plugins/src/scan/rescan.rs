@@ -21,7 +21,7 @@ use crate::tree::Tree;
 /// let before = rescan.scan();
 ///
 /// std::fs::write(workspace.join("AGENTS.md"), "Be kind.\n").unwrap();
-/// assert_eq!(rescan.scan(), before, "nobody said that something happened");
+/// assert_eq!(rescan.scan(), before, "no change was reported");
 /// rescan.forget([workspace.join("AGENTS.md")]);
 /// assert_ne!(rescan.scan(), before);
 /// ```

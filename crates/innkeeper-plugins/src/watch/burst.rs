@@ -80,7 +80,7 @@ mod tests {
 
     /// A file that is written slowly is awaited for a limited time, so that half of it is not read.
     #[test]
-    fn d54_a_file_that_is_written_in_pieces_is_waited_for_and_for_a_second_at_most() {
+    fn d54_a_file_written_in_pieces_is_waited_for_at_most_a_second() {
         let start = Instant::now();
         let after = |ms: u64| start + Duration::from_millis(ms);
         let mut burst = Burst::begin(start, at("/p/SKILL.md"));

@@ -120,7 +120,7 @@ fn differences(case: &Value, plugin: &Plugin, plugins: usize) -> Vec<String> {
                     check(&format!("{key} of {name}"), found, value);
                 }
             }
-            other => panic!("the cases expect `{other}`, which nobody checks"),
+            other => panic!("the cases expect `{other}`, which no check covers"),
         }
     }
     wrong

@@ -72,7 +72,7 @@ fn a_changed_child_updates_its_container_and_only_that() {
 }
 
 #[test]
-fn a_changed_command_matters_only_to_those_who_run_it() {
+fn a_changed_command_matters_only_to_its_callers() {
     let (temp, before) = start();
     write(temp.path(), "two/.mcp.json", r#"{"s": {"command": "d"}}"#);
     let after = scan(&sources(temp.path()));

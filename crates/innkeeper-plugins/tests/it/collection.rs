@@ -87,7 +87,7 @@ fn three_thousand_skills_in_one_directory_are_all_found() {
 /// A marketplace with mistakes: most of it is valid, and each invalid entry costs itself
 /// and nothing else.
 #[test]
-fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded() {
+fn a_marketplace_with_hundreds_of_flawed_plugins_loads_the_valid_ones() {
     const PLUGINS: usize = 300;
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();

@@ -196,7 +196,7 @@ fn loose_files_are_rules_hooks_and_servers() {
 
 #[cfg(unix)]
 #[test]
-fn d14_d49_links_of_a_workspace_stay_in_it_and_those_of_a_user_lead_anywhere() {
+fn d14_d49_workspace_symlinks_stay_inside_and_user_symlinks_lead_anywhere() {
     let temp = tempfile::tempdir().unwrap();
     let (work, home) = (temp.path().join("work"), temp.path().join("home"));
     let head = "---\ndescription: d\n---\n";

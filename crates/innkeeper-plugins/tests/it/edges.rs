@@ -34,7 +34,7 @@ fn message(plugin: &Plugin) -> &str {
 }
 
 #[test]
-fn a_directory_that_is_no_plugin_says_what_is_missing() {
+fn a_directory_that_is_no_plugin_names_the_missing_file() {
     let temp = tempfile::tempdir().unwrap();
     let plugin = load(temp.path());
     assert!(matches!(plugin.load, LoadState::Error { .. }));
@@ -314,7 +314,7 @@ fn files_made_to_be_slow_are_not() {
 /// Whether something is inside is decided when it is opened, not when it was looked at.
 #[cfg(unix)]
 #[test]
-fn d21_a_directory_swapped_for_a_link_in_the_middle_of_a_scan_leads_nowhere() {
+fn d21_a_directory_swapped_for_a_symlink_during_a_scan_leads_nowhere() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let temp = tempfile::tempdir().unwrap();

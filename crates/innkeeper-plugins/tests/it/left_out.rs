@@ -44,7 +44,7 @@ fn p16_files_that_are_too_deep_are_left_out_with_a_word() {
             r#"{"hooks": {"Stop": [{"command": "c"}]}}"#,
         ),
         // Nothing that would be read is left out here.
-        (".cursor/rules/1/2/3/4/5/6/7/picture.png", ""),
+        (".cursor/rules/1/2/3/4/5/6/7/image.png", ""),
     ] {
         write(temp.path(), file, text);
     }
@@ -59,7 +59,7 @@ fn p16_files_that_are_too_deep_are_left_out_with_a_word() {
 }
 
 #[test]
-fn p16_plugins_beyond_what_is_searched_are_left_out_with_a_word() {
+fn p16_plugins_beyond_the_search_limit_are_omitted_with_a_warning() {
     let temp = tempfile::tempdir().unwrap();
     for number in 0..2_010 {
         fs::create_dir_all(temp.path().join(format!("group{number}/plugin/skills"))).unwrap();
@@ -72,7 +72,7 @@ fn p16_plugins_beyond_what_is_searched_are_left_out_with_a_word() {
 
 #[cfg(unix)]
 #[test]
-fn p5_plugins_of_a_workspace_may_be_links_within_it_and_others_are_left_out_with_a_word() {
+fn p5_workspace_plugins_may_be_inner_symlinks_and_others_are_omitted() {
     use crate::support::link;
     let temp = tempfile::tempdir().unwrap();
     let work = temp.path().join("work");
@@ -164,7 +164,7 @@ fn d53_a_manifest_of_any_format_makes_a_plugin_of_a_skill() {
         ("cursor", ".cursor-plugin/plugin.json", "{}"),
         ("github", ".github/plugin/plugin.json", "{}"),
         ("agent", "plugin.json", agent_plugin),
-        ("nobodys", "plugin.json", "{}"),
+        ("unowned", "plugin.json", "{}"),
     ] {
         write(temp.path(), &format!(".claude/skills/{name}/{manifest}"), text);
         write(temp.path(), &format!(".claude/skills/{name}/SKILL.md"), SKILL);
@@ -175,7 +175,7 @@ fn d53_a_manifest_of_any_format_makes_a_plugin_of_a_skill() {
     let skills = directory(&tree, ".claude/skills").children.as_deref().unwrap();
     assert_eq!(
         skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(),
-        ["nobodys"]
+        ["unowned"]
     );
 }
 

@@ -284,7 +284,7 @@ fn d52_a_read_only_workspace_is_not_writable() {
 }
 
 #[test]
-fn d66_two_containers_that_change_at_once_are_one_change_each_in_their_order() {
+fn d66_two_containers_changed_at_once_are_one_ordered_change_each() {
     let temp = tempfile::tempdir().unwrap();
     let sources = Sources {
         plugins: ["b", "a", "c"]

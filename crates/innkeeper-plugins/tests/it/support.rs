@@ -77,7 +77,7 @@ pub fn is_kept_out(test: &str) -> bool {
     if fs::read(&locked).is_err() {
         return true;
     }
-    // Where this program is need not be open to everybody.
+    // The directory of this program may be closed to other users.
     let program = temp.path().join("program");
     let this = std::env::current_exe().unwrap();
     fs::hard_link(&this, &program)

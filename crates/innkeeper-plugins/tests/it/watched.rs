@@ -8,7 +8,7 @@ use innkeeper_plugins::{Sources, Tree, TreeWatcher};
 
 /// Long enough for a machine that is busy with something else, and less than what the watcher reads
 /// everything after without a reason: that must not be how it notices.
-pub const PATIENCE: Duration = Duration::from_secs(50);
+pub const TIMEOUT: Duration = Duration::from_secs(50);
 
 pub struct Watched {
     _watcher: TreeWatcher,
@@ -22,7 +22,7 @@ impl Watched {
             let _ = sender.send(tree);
         })
         .unwrap();
-        let first = trees.recv_timeout(PATIENCE).unwrap();
+        let first = trees.recv_timeout(TIMEOUT).unwrap();
         let watched = Self {
             _watcher: watcher,
             trees,
@@ -32,14 +32,14 @@ impl Watched {
 
     /// The next tree that is told of.
     pub fn next(&self) -> Tree {
-        self.trees.recv_timeout(PATIENCE).expect("something changed")
+        self.trees.recv_timeout(TIMEOUT).expect("something changed")
     }
 
     /// Waits for a tree with exactly these children.
     pub fn until(&self, expected: &[&str]) -> Tree {
         let mut last = Vec::new();
         loop {
-            match self.trees.recv_timeout(PATIENCE) {
+            match self.trees.recv_timeout(TIMEOUT) {
                 Ok(tree) if names(&tree) == expected => return tree,
                 Ok(tree) => last = names(&tree),
                 Err(_) => panic!("expected {expected:?}, and the last tree had {last:?}"),

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Most symlinks that a path is followed through, as operating systems do.
 const MAX_LINKS: usize = 40;
-/// Most names that are looked up for one path, those of the symlinks included.
+/// Maximum names that are looked up for one path, those of the symlinks included.
 const MAX_STEPS: usize = 4_096;
 
 /// Where a path leads.

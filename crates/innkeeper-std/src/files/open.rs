@@ -1,4 +1,4 @@
-//! Opening and reading files without following their names and without waiting for anybody.
+//! Opening and reading files without following their names and without waiting for a writer.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -17,7 +17,7 @@ pub enum Opened {
     Special,
 }
 
-/// Opens a file to read it, without following its last name and without waiting for anybody: a pipe or
+/// Opens a file to read it, without following its last name and without waiting for a writer: a pipe or
 /// a device among files must not hold up a call.
 ///
 /// # Errors

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stops() {
+    fn a_finished_removal_stops() {
         let temp = tempfile::tempdir().expect("a directory");
         fs::create_dir_all(temp.path().join("top/a")).expect("directories");
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("opened");

@@ -110,7 +110,7 @@ mod tests {
 
     /// However it comes out, no other file is taken for it.
     #[test]
-    fn res08_a_file_that_is_replaced_is_never_taken_for_one_that_is_called_deleted() {
+    fn res08_a_replaced_file_is_never_mistaken_for_a_deleted_one() {
         let (temp, dir) = opened(&["busy", "busy (deleted)"]);
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {

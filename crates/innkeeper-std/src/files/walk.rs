@@ -30,7 +30,7 @@ const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
 pub struct Walk<'a> {
     /// Which files are left out.
     pub ignore: IgnoreFiles,
-    /// Most entries that are looked at.
+    /// Maximum entries that are looked at.
     pub max_entries: usize,
     /// Asked before each entry whether the walk should stop.
     pub is_over: &'a dyn Fn() -> bool,

@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// Waits until the process itself has ended. Processes that it started may go on until the group is
-    /// killed. Nothing is lost when nobody waits to the end.
+    /// killed. Nothing is lost if the caller stops waiting.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Group {
         self.child.wait().await
     }
 
-    /// Asks the whole group to end, which it may do in its own time. Where nobody can be asked, it is
+    /// Asks the whole group to end, which it may do in its own time. If the system has no such signal, it is
     /// killed.
     pub fn ask_to_end(&mut self) {
         #[cfg(unix)]
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(group.wait().await.expect("known").code(), Some(3));
         group.kill();
         assert_eq!(reads_to_the_end(stdout).await, "");
-        // Once more is no harm, and reaches nobody.
+        // Once more is no harm, and reaches no process.
         group.kill();
     }
 

@@ -5,8 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use innkeeper_core::ProtocolVersion;
-use innkeeper_core::stored::without_import_mark;
+use innkeeper_core::records::without_import_mark;
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -82,30 +81,13 @@ pub(super) struct EndLine {
     pub(super) actions: usize,
 }
 
+/// Once told which versions of the protocol know the action; now its type says it, and every line has the same.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum SinceName {
     #[serde(rename = "0.9")]
     V0_9,
     #[serde(rename = "1.0")]
     V1_0,
-}
-
-impl From<ProtocolVersion> for SinceName {
-    fn from(since: ProtocolVersion) -> Self {
-        match since {
-            ProtocolVersion::V0_9 => Self::V0_9,
-            ProtocolVersion::V1_0 => Self::V1_0,
-        }
-    }
-}
-
-impl From<SinceName> for ProtocolVersion {
-    fn from(name: SinceName) -> Self {
-        match name {
-            SinceName::V0_9 => Self::V0_9,
-            SinceName::V1_0 => Self::V1_0,
-        }
-    }
 }
 
 /// Stored bytes: JSON if they are JSON on a single line, as nearly always, and base64 otherwise.
@@ -204,7 +186,7 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
                     channel: frame.channel.to_string(),
                     first: frame.first.0,
                     seq: frame.seq.0,
-                    since: frame.since.into(),
+                    since: SinceName::V0_9,
                     at_ms: frame.at_ms,
                     message: Content::new(&frame.bytes),
                 }),

@@ -4,13 +4,13 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord, approvals_in_action, mark_imported,
 };
 
 use super::export::{ActionLine, ChatLine, Content, EndLine, FORMAT, Line, SessionLine, TurnLine};
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{ChannelRow, LogRow};
+use crate::rows::{ChannelRow, LogRow, SINCE};
 use crate::writer::apply::GroupWriter;
 use crate::writer::deleted;
 
@@ -202,7 +202,7 @@ impl Import<'_, '_> {
             seq: Seq(line.seq),
             first: Seq(line.first),
             previous: channel.tail,
-            since: line.since.into(),
+            since: SINCE,
             at_ms: line.at_ms,
         };
         row.write(self.writer.conn, &message)?;

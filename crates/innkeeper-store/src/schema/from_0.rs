@@ -139,7 +139,7 @@ fn logs(tx: &Transaction<'_>) -> Result<i64, StoreError> {
             seq,
             first: seq,
             previous: channel.tail,
-            since: LogRow::read_since(row.get(3)?).ok_or_else(|| StoreError::damaged("the log of the draft"))?,
+            since: row.get(3)?,
             at_ms: row.get(2)?,
         };
         log.write(tx, &body)?;

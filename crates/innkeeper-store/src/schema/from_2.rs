@@ -1,6 +1,6 @@
 //! Migrates version 2 to 3: empty sessions that earlier versions listed become drafts. The tables stay as they are.
 
-use innkeeper_core::stored::leftover_as_draft;
+use innkeeper_core::records::leftover_as_draft;
 use rusqlite::{Transaction, params};
 
 use crate::error::StoreError;

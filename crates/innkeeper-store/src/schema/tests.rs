@@ -59,7 +59,7 @@ fn draft_files_are_migrated() {
         .map(|frame| (frame.seq.0, frame.bytes.as_ref()))
         .collect();
     assert_eq!(log, [(9, &b"action 9"[..]), (11, b"action 11")]);
-    let page = innkeeper_core::stored::ListPage { after: None, limit: 10 };
+    let page = innkeeper_core::records::ListPage { after: None, limit: 10 };
     let listed: Vec<_> = reader::list(&conn, &page)
         .unwrap()
         .into_iter()

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::stored::{ActionRecord, ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord};
+use innkeeper_core::records::{ActionRecord, ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord};
 use innkeeper_core::{ActionFrame, Seq};
 use rusqlite::{Connection, params};
 
 use super::channel_cache::ChannelCache;
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, SummaryRow, TURN_COLUMNS, TurnRow};
+use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, SINCE, SummaryRow, TURN_COLUMNS, TurnRow};
 use crate::schema;
 
 /// Maximum number of open runs. They are searched linearly.
@@ -136,7 +136,7 @@ impl<'a> GroupWriter<'a> {
             seq: frame.seq,
             first,
             previous: channel.tail,
-            since: frame.since,
+            since: SINCE,
             at_ms: self.now_ms,
         };
         row.write(self.conn, &frame.bytes)?;

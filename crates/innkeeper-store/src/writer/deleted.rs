@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::stored::{DeletedSession, ImportedSession};
+use innkeeper_core::records::{DeletedSession, ImportedSession};
 use rusqlite::{Connection, params};
 
 use super::apply::{GroupWriter, refused};

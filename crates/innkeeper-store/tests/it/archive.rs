@@ -1,6 +1,6 @@
 //! The archive: the file without a host.
 
-use innkeeper_core::stored::{Batch, ListPage, Record};
+use innkeeper_core::records::{Batch, ListPage, Record};
 use innkeeper_host::journal::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, OnlyIf, Options, RetentionPolicy, SqliteJournal};
 use innkeeper_testkit::journal::host_run::{HostRun, text, turns_record};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use innkeeper_core::stored::{ListPage, Record};
+use innkeeper_core::records::{ListPage, Record};
 use innkeeper_faults::Random;
 use innkeeper_host::journal::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, Options};

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{
+    Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
+};
 use innkeeper_faults::{Disk, Fault, Image, Op, Random};
 use innkeeper_host::async_trait;
 use innkeeper_host::journal::{Appended, Journal, JournalError, Lease};
@@ -116,6 +118,18 @@ impl Journal for JournalWithStorage {
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
         self.journal.list(page).await
+    }
+
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        self.journal.deleted().await
+    }
+
+    async fn undo_deletion(&self, uri: &str) -> Result<ImportedSession, JournalError> {
+        self.journal.undo_deletion(uri).await
+    }
+
+    async fn purge_deleted(&self, before_ms: i64) -> Result<Vec<String>, JournalError> {
+        self.journal.purge_deleted(before_ms).await
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {

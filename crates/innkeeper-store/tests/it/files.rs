@@ -134,7 +134,10 @@ async fn f19_removing_the_file_in_use_fails_the_journal() {
     let elsewhere = plain.0.path().join("elsewhere");
     std::fs::rename(plain.file(), &elsewhere).unwrap();
     let record = life.title(SESSION, "lost");
-    let error = life.append(vec![record]).await.expect_err("nobody would find it again");
+    let error = life
+        .append(vec![record])
+        .await
+        .expect_err("it could not be found again");
     assert!(error.to_string().contains("was removed"), "{error}");
     life.journal.revive().await.expect_err("it is still not there");
     assert!(!plain.file().exists(), "nothing was put in its place");

@@ -12,7 +12,7 @@ const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
 /// Runs one step of a session that streams, completes turns and changes titles. Returns whether it was durable.
-fn step(life: &mut HostRun, number: usize) -> (Vec<innkeeper_core::stored::Record>, bool) {
+fn step(life: &mut HostRun, number: usize) -> (Vec<innkeeper_core::records::Record>, bool) {
     match number % 5 {
         0 => (vec![life.title(SESSION, &format!("title {number}"))], true),
         4 => {

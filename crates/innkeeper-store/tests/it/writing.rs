@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::stored::{Batch, Document, Record};
+use innkeeper_core::records::{Batch, Document, Record};
 use innkeeper_core::{ActionFrame, Seq};
 use innkeeper_faults::Op;
 use innkeeper_host::journal::{Journal, RESERVED};
@@ -151,7 +151,7 @@ async fn p5_sequence_numbers_are_reserved_before_use() {
 /// Actions retained for replay are dropped when they exceed age, total size or the size of a channel. Actions that
 /// restoring needs are never dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
+async fn logs_are_bounded_by_age_and_size_but_keep_the_records_for_restoring() {
     let limits = [
         ReplayLimits {
             age: Duration::ZERO,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp_types::actions::{
     ChatDeltaAction, ChatReasoningAction, RootActiveSessionsChangedAction, SessionTitleChangedAction, StateAction,
 };
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     ActionRecord, Batch, ChatRecord, Document, ListPage, Record, SessionRecord, StoredSession, StoredSummary,
     SummaryRecord, TurnRecord, TurnSource,
 };

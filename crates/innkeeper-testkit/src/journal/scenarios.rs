@@ -2,6 +2,7 @@
 
 pub mod around;
 pub mod crashes;
+pub mod deletions;
 pub mod failures;
 pub mod lists;
 pub mod log;

@@ -125,7 +125,7 @@ impl ReceivedRequest {
         said
     }
 
-    /// The last words of a person.
+    /// The user's last message.
     pub fn last_words(&self) -> Option<String> {
         let said = self.said().into_iter().rev();
         said.into_iter().find_map(|said| match said {

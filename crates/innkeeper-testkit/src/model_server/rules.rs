@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::request::{Api, ConversationPart, ReceivedRequest};
 
-/// The kinds of pictures that every API takes.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// The kinds of images that every API takes.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Keywords that the top level of a tool's schema must not have.
 const COMBINING: [&str; 5] = ["anyOf", "oneOf", "allOf", "enum", "not"];
 
@@ -19,13 +19,13 @@ pub(super) fn broken_by(asked: &ReceivedRequest) -> Option<String> {
         order(&said),
         names(asked, &said),
         tools(asked),
-        pictures(&said),
+        check_images(&said),
         shape(asked),
     ];
     checks.into_iter().find_map(Result::err)
 }
 
-/// A person begins, and calls are followed by their results.
+/// The user begins, and calls are followed by their results.
 fn order(said: &[ConversationPart]) -> Result<(), String> {
     match said.first() {
         Some(ConversationPart::User(_) | ConversationPart::Image(_)) => {}
@@ -98,13 +98,13 @@ fn tools(asked: &ReceivedRequest) -> Result<(), String> {
     Ok(())
 }
 
-fn pictures(said: &[ConversationPart]) -> Result<(), String> {
+fn check_images(said: &[ConversationPart]) -> Result<(), String> {
     let unknown = said.iter().find_map(|said| match said {
-        ConversationPart::Image(kind) if !PICTURES.contains(&kind.as_str()) => Some(kind),
+        ConversationPart::Image(kind) if !IMAGE_TYPES.contains(&kind.as_str()) => Some(kind),
         _ => None,
     });
     match unknown {
-        Some(kind) => Err(format!("no such kind of picture: {kind}")),
+        Some(kind) => Err(format!("no such kind of image: {kind}")),
         None => Ok(()),
     }
 }
@@ -225,7 +225,7 @@ mod tests {
             ),
             (
                 json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/bmp;base64,AA"}}]}]),
-                "picture",
+                "image",
             ),
         ] {
             let broken = chat(messages.clone()).unwrap_or_default();

@@ -53,8 +53,8 @@ impl Mutator {
             Effect::Customizations(CustomizationCommand::Follow { .. }) => self.strikes(Mutation::LoseFollow),
             Effect::Customizations(CustomizationCommand::Unfollow { .. }) => self.strikes(Mutation::LoseForget),
             Effect::Agent(AgentCommand::StartTurn { start, .. }) => {
-                if !start.switched_off.is_empty() && self.strikes(Mutation::IgnoreSwitches) {
-                    start.switched_off = Default::default();
+                if !start.disabled_ids.is_empty() && self.strikes(Mutation::IgnoreSwitches) {
+                    start.disabled_ids = Default::default();
                 }
                 false
             }

@@ -1,6 +1,6 @@
 //! Seeded bugs of persistence.
 
-use innkeeper_core::stored::{Document, Record};
+use innkeeper_core::records::{Document, Record};
 use innkeeper_host::journal::Lease;
 use serde_json::Value;
 

@@ -5,22 +5,22 @@ use std::collections::HashMap;
 use url::Url;
 
 use super::ServerState;
-use super::http::Answer;
+use super::http::OAuthResponse;
 use super::registry::Client;
 
-pub(super) fn answer(shared: &ServerState, query: &HashMap<String, String>) -> Answer {
+pub(super) fn answer(shared: &ServerState, query: &HashMap<String, String>) -> OAuthResponse {
     let field = |name: &str| query.get(name).map(String::as_str);
     let mut registry = shared.registry();
     let client = field("client_id").and_then(|id| Some((id, registry.client(id)?)));
     let Some((client_id, client)) = client else {
-        return Answer::text(400, "This client is not registered here.");
+        return OAuthResponse::text(400, "This client is not registered here.");
     };
     let client_id = client_id.to_owned();
     // A redirect to an unregistered address would let an attacker steal codes.
     let compares_ports = shared.behaviour().compares_ports;
     let may_return_to = |address: &&str| may_return_to(client, address, compares_ports);
     let Some(redirect) = field("redirect_uri").filter(may_return_to) else {
-        return Answer::text(400, "The client did not register this redirect address.");
+        return OAuthResponse::text(400, "The client did not register this redirect address.");
     };
     let behaviour = shared.behaviour();
     let back = |fields: &[(&str, &str)]| {
@@ -36,7 +36,7 @@ pub(super) fn answer(shared: &ServerState, query: &HashMap<String, String>) -> A
                 behaviour.answers_as.as_deref().unwrap_or_else(|| shared.issuer()),
             );
         }
-        Answer::empty(302).header("location", address.as_str())
+        OAuthResponse::empty(302).header("location", address.as_str())
     };
     let refuse = |error: &str, why: &str| back(&[("error", error), ("error_description", why)]);
     if field("response_type") != Some("code") {

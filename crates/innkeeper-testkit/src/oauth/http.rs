@@ -26,7 +26,7 @@ pub(super) struct HttpListener {
 impl HttpListener {
     pub(super) async fn start<F>(answer: impl Fn(HttpRequest) -> F + Clone + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Answer> + Send + 'static,
+        F: Future<Output = OAuthResponse> + Send + 'static,
     {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -49,7 +49,7 @@ impl Drop for HttpListener {
 
 async fn accept<F>(listener: TcpListener, answer: impl Fn(HttpRequest) -> F + Clone + Send + Sync + 'static)
 where
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = OAuthResponse> + Send + 'static,
 {
     // Connections end with the task that holds them.
     let mut connections = JoinSet::new();
@@ -120,9 +120,9 @@ pub(super) fn fields(encoded: &[u8]) -> HashMap<String, String> {
 }
 
 /// One answer.
-pub(super) struct Answer(Response<Full<Bytes>>);
+pub(super) struct OAuthResponse(Response<Full<Bytes>>);
 
-impl Answer {
+impl OAuthResponse {
     pub(super) fn text(status: u16, text: impl Into<Bytes>) -> Self {
         let mut response = Response::new(Full::new(text.into()));
         *response.status_mut() = status.try_into().expect("a proper status");

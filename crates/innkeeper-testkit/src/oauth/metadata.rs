@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::ServerState;
-use super::http::{Answer, HttpRequest};
+use super::http::{HttpRequest, OAuthResponse};
 
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The metadata, if that was asked for. A name with a path has it between its host and its path; OpenID also has it
 /// behind everything.
-pub(super) fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Option<Answer> {
+pub(super) fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Option<OAuthResponse> {
     let is_openid = shared.behaviour().is_openid;
     let places = match is_openid {
         true => vec![format!("{OPENID}{prefix}"), format!("{prefix}{OPENID}")],
@@ -35,5 +35,5 @@ pub(super) fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) ->
     if behaviour.registers {
         document["registration_endpoint"] = json!(format!("{issuer}/register"));
     }
-    Some(Answer::json(200, &document))
+    Some(OAuthResponse::json(200, &document))
 }

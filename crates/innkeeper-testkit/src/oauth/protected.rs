@@ -2,7 +2,7 @@
 //!
 //! Every path is a server and a resource of its own, unless all of them say that they are parts of one
 //! ([`MetadataLocation::Around`]). Their tools: `read`, for those whose token grants `read`, as everything else is, and `admin`,
-//! for those whose token grants `admin`. The refusal names the missing scope.
+//! for those whose token grants `admin`, which has a view. The refusal names the missing scope.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::http::{Answer, HttpListener, HttpRequest};
+use super::http::{HttpListener, HttpRequest, OAuthResponse};
 use super::registry::TokenCheck;
 use super::{AuthorizationServer, ServerState};
 
@@ -95,13 +95,13 @@ impl ProtectedServers {
     pub async fn until_received(&self, comes: impl Fn(&Received) -> bool) {
         let mut received = self.inner.received.subscribe();
         let waiting = received.wait_for(|all| all.iter().any(&comes));
-        let waited = tokio::time::timeout(crate::process::PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(crate::process::TIMEOUT, waiting).await;
         waited.expect("it never came").expect("the server holds the sender");
     }
 }
 
 impl Inner {
-    fn answer(&self, asked: &HttpRequest) -> Answer {
+    fn answer(&self, asked: &HttpRequest) -> OAuthResponse {
         let host = asked.header("host").unwrap_or_default();
         let about = match self.metadata_location {
             MetadataLocation::Header => asked.path.strip_prefix(ELSEWHERE),
@@ -112,10 +112,10 @@ impl Inner {
                 .then_some("/"),
         };
         if let Some(path) = about {
-            return Answer::json(200, &self.metadata(&format!("http://{host}{path}")));
+            return OAuthResponse::json(200, &self.metadata(&format!("http://{host}{path}")));
         }
         if asked.path.starts_with("/.well-known") {
-            return Answer::empty(404);
+            return OAuthResponse::empty(404);
         }
         let is_of_login = ["/authorize", "/token", "/register"].contains(&asked.path.as_str());
         if self.metadata_location == MetadataLocation::Nowhere && is_of_login {
@@ -148,8 +148,8 @@ impl Inner {
         }
         match asked.method.as_str() {
             "POST" => self.post(asked, &message),
-            "DELETE" => Answer::empty(200),
-            _ => Answer::empty(405),
+            "DELETE" => OAuthResponse::empty(200),
+            _ => OAuthResponse::empty(405),
         }
     }
 
@@ -162,7 +162,13 @@ impl Inner {
     }
 
     /// The challenge of RFC 6750.
-    fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: Option<&str>) -> Option<Answer> {
+    fn refuse(
+        &self,
+        token: Option<&str>,
+        resource: &str,
+        message: &Value,
+        metadata: Option<&str>,
+    ) -> Option<OAuthResponse> {
         let wants_admin = message["method"] == "tools/call" && message["params"]["name"] == "admin";
         let needed = if wants_admin { "admin" } else { "read" };
         let presented = token.map(|token| self.trusted.registry().look_at(token, resource));
@@ -187,13 +193,13 @@ impl Inner {
         if let Some(metadata) = metadata {
             challenge.push_str(&format!(", resource_metadata=\"{metadata}\""));
         }
-        Some(Answer::empty(status).header("www-authenticate", &challenge))
+        Some(OAuthResponse::empty(status).header("www-authenticate", &challenge))
     }
 
-    fn post(&self, asked: &HttpRequest, message: &Value) -> Answer {
+    fn post(&self, asked: &HttpRequest, message: &Value) -> OAuthResponse {
         let reply = |result: Value| {
             let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-            Answer::json(200, &reply)
+            OAuthResponse::json(200, &reply)
         };
         let method = message["method"].as_str().unwrap_or_default();
         if method == "initialize" {
@@ -210,22 +216,24 @@ impl Inner {
         let session = asked.header("mcp-session-id").unwrap_or_default();
         if !self.sessions().contains(session) {
             // A request without a session must begin one, also for discovery.
-            return Answer::empty(if session.is_empty() { 400 } else { 404 });
+            return OAuthResponse::empty(if session.is_empty() { 400 } else { 404 });
         }
         if message["id"].is_null() {
-            return Answer::empty(202);
+            return OAuthResponse::empty(202);
         }
         let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+        let mut admin = tool("admin");
+        admin["_meta"] = json!({ "ui": { "resourceUri": "ui://register/desk" } });
         match method {
             "ping" => reply(json!({})),
-            "tools/list" => reply(json!({ "tools": [tool("read"), tool("admin")] })),
+            "tools/list" => reply(json!({ "tools": [tool("read"), admin] })),
             "tools/call" => {
                 let name = message["params"]["name"].as_str().unwrap_or_default();
                 reply(json!({ "content": [{ "type": "text", "text": format!("{name} done") }] }))
             }
             _ => {
                 let error = json!({ "code": -32601, "message": "unknown" });
-                Answer::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
+                OAuthResponse::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
             }
         }
     }

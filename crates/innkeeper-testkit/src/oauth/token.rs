@@ -7,13 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::ServerState;
-use super::http::{Answer, HttpRequest};
+use super::http::{HttpRequest, OAuthResponse};
 use super::registry::{Grant, IssuedTokens, Registry};
 
 /// An error of RFC 6749.
 struct Refusal(u16, &'static str, &'static str);
 
-pub(super) fn answer(shared: &ServerState, asked: &HttpRequest) -> Answer {
+pub(super) fn answer(shared: &ServerState, asked: &HttpRequest) -> OAuthResponse {
     let form = asked.form();
     shared.registry().note_request(form.clone());
     match issue(shared, asked, &form) {
@@ -25,21 +25,21 @@ pub(super) fn answer(shared: &ServerState, asked: &HttpRequest) -> Answer {
             if let Some(refresh) = issued.refresh {
                 answer["refresh_token"] = json!(refresh);
             }
-            Answer::json(200, &answer)
+            OAuthResponse::json(200, &answer)
         }
         Err(refusal) => refusal.answer(),
     }
 }
 
 /// RFC 7009: what is not known is as good as taken back.
-pub(super) fn revoke(shared: &ServerState, asked: &HttpRequest) -> Answer {
+pub(super) fn revoke(shared: &ServerState, asked: &HttpRequest) -> OAuthResponse {
     let form = asked.form();
     let mut registry = shared.registry();
     registry.note_request(form.clone());
     match client_of(&registry, asked, &form) {
         Ok(client) => {
             registry.revoke(form.get("token").map_or("", String::as_str), &client);
-            Answer::empty(200)
+            OAuthResponse::empty(200)
         }
         Err(refusal) => refusal.answer(),
     }
@@ -114,8 +114,8 @@ fn decoded(text: &str) -> String {
 }
 
 impl Refusal {
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> OAuthResponse {
         let Self(status, error, description) = self;
-        Answer::json(*status, &json!({ "error": error, "error_description": description }))
+        OAuthResponse::json(*status, &json!({ "error": error, "error_description": description }))
     }
 }

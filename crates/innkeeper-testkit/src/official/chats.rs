@@ -151,7 +151,7 @@ fn update_optional<T: Clone>(known: &mut Option<T>, next: &Option<T>) {
     }
 }
 
-/// A message of a person, as clients write it.
+/// A user's message, as clients write it.
 pub fn message(text: &str) -> Value {
     json!({ "text": text, "origin": { "kind": "user" } })
 }

@@ -58,19 +58,13 @@ impl OfficialClient {
             let mut calls = view.tool_calls(chat).into_iter();
             calls.find(|call| call["status"] == status)
         };
-        self.until(&format!("a call is {status}"), |view| find(view).is_some())
-            .await;
-        let call = find(&self.view());
-        call.unwrap_or_else(|| panic!("the call left {status} again"))
+        self.until_some(&format!("a call is {status}"), find).await
     }
 
     /// Waits until a session waits for something of this kind, and returns it.
     pub async fn wait_for(&self, session: &str, kind: &str) -> Value {
         let find = |view: &View| view.waits(session).into_iter().find(|wait| wait["kind"] == kind);
-        self.until(&format!("the session shows {kind}"), |view| find(view).is_some())
-            .await;
-        let wait = find(&self.view());
-        wait.unwrap_or_else(|| panic!("{kind} is gone again"))
+        self.until_some(&format!("the session shows {kind}"), find).await
     }
 
     /// Waits until `inputNeeded` of a session is empty.

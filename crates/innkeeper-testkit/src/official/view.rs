@@ -6,7 +6,9 @@ use ahp::SubscriptionEvent;
 use ahp::hosts::HostId;
 use ahp::multi_host_state_mirror::{HostedResourceKey, MultiHostStateMirror};
 use ahp_types::actions::{ActionEnvelope, StateAction};
-use ahp_types::state::{ChatState, ResourceWatchState, RootState, SessionState, Snapshot, SnapshotState, Turn};
+use ahp_types::state::{
+    ChatState, ResourceWatchState, RootState, SessionState, Snapshot, SnapshotState, TerminalState, Turn,
+};
 use serde_json::Value;
 
 use crate::comparable::without_unannounced_fields;
@@ -79,6 +81,12 @@ impl View {
         self.mirror.resource_watches().get(&key)
     }
 
+    /// A terminal's state.
+    pub fn terminal(&self, uri: &str) -> Option<&TerminalState> {
+        let key = HostedResourceKey::new(self.host.clone(), uri);
+        self.mirror.terminals().get(&key)
+    }
+
     /// A turn that has ended.
     pub fn ended_turn(&self, chat: &str, turn_id: &str) -> Option<&Turn> {
         self.chat(chat)?.turns.iter().find(|turn| turn.id == turn_id)
@@ -91,6 +99,8 @@ impl View {
         } else if let Some(state) = self.chat(uri) {
             serde_json::to_value(state)
         } else if let Some(state) = self.resource_watch(uri) {
+            serde_json::to_value(state)
+        } else if let Some(state) = self.terminal(uri) {
             serde_json::to_value(state)
         } else {
             serde_json::to_value(self.root())

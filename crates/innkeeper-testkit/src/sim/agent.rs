@@ -289,7 +289,7 @@ impl Agent {
     pub fn wait(&mut self, now_ms: u64) {
         let waiting = self.waiting_for_subagents();
         for (chat, run) in &mut self.running {
-            if run.waits_for_people() || waiting.contains(chat) {
+            if run.waits_for_user() || waiting.contains(chat) {
                 run.busy_ms = now_ms;
             }
         }
@@ -298,7 +298,7 @@ impl Agent {
 
 impl Run {
     /// Whether it waits for a user or a client.
-    pub fn waits_for_people(&self) -> bool {
+    pub fn waits_for_user(&self) -> bool {
         let waits = |call: &Call| match call.phase {
             Phase::Asking | Phase::SigningIn | Phase::Reviewing => true,
             Phase::Running => call.owner.is_some(),
@@ -309,7 +309,7 @@ impl Run {
 
     fn check_silence(&self, now_ms: u64, limit_ms: u64) -> Result<(), Violation> {
         let silent_ms = now_ms.saturating_sub(self.busy_ms);
-        if self.waits_for_people() || silent_ms < limit_ms {
+        if self.waits_for_user() || silent_ms < limit_ms {
             return Err(Violation::new(format!(
                 "{:?} was ended for a silence of {silent_ms} ms, without waiting for a user",
                 self.turn
@@ -346,8 +346,8 @@ impl Run {
                 if ready.input.is_some() {
                     call.input.clone_from(&ready.input);
                 }
-                let needs_nobody = matches!(ready.permission, Permission::NotNeeded | Permission::Granted);
-                call.starts = needs_nobody && call.owner.is_none();
+                let needs_no_user = matches!(ready.permission, Permission::NotNeeded | Permission::Granted);
+                call.starts = needs_no_user && call.owner.is_none();
                 call.phase = match &ready.permission {
                     Permission::NotNeeded | Permission::Granted => Phase::Running,
                     Permission::Ask(confirmation) | Permission::Insist(confirmation) => {

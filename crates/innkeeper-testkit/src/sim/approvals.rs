@@ -48,7 +48,7 @@ impl Approvals {
                 return Ok(());
             }
             return Err(Violation::new(format!(
-                "{call} runs in {session} without anybody having allowed it there"
+                "{call} runs in {session} although no user allowed it there"
             )));
         }
         // The host remembers neither the choices of an agent nor an edited input.
@@ -178,9 +178,9 @@ mod tests {
                 .allowed("one", None, &rules("run"), &by_policy, false)
                 .is_err()
         );
-        let by_people = decided(Some("c"), Some("allow-session"));
+        let by_user = decided(Some("c"), Some("allow-session"));
         approvals
-            .allowed("one", None, &rules("run"), &by_people, false)
+            .allowed("one", None, &rules("run"), &by_user, false)
             .expect("users may");
         assert!(approvals.allowed("one", None, &rules("run"), &by_policy, false).is_ok());
         assert!(
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn an_approval_for_a_workspace_holds_in_every_session_of_it() {
         let mut approvals = Approvals::default();
-        let by_people = decided(Some("c"), Some("allow-workspace"));
+        let by_user = decided(Some("c"), Some("allow-workspace"));
         approvals
-            .allowed("one", Some("file:///w"), &rules("run"), &by_people, false)
+            .allowed("one", Some("file:///w"), &rules("run"), &by_user, false)
             .expect("users may");
         let by_policy = decided(None, None);
         assert!(

@@ -60,6 +60,7 @@ impl Sim {
             }
         }
         self.check_nothing_held()?;
+        self.check_older()?;
         self.check_members()
     }
 

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use innkeeper_core::{AgentCommand, Effect, HostCore, Input, JournalCommand, Opening, Seq, StorageMode};
-use innkeeper_host::journal::{Journal, Keep, Lease, MemoryJournal};
+use innkeeper_host::journal::{CrashSurvivors, Journal, Lease, MemoryJournal};
 
 use crate::mutation::{JournalBug, Mutator};
 use crate::sim::checks::recovered;
@@ -45,9 +45,9 @@ impl Sim {
         };
         let unsynced = store.journal.unsynced();
         let keep = match choices.below(4) {
-            0 => Keep::Everything,
-            1 => Keep::Durable,
-            _ => Keep::Batches(choices.below(unsynced + 1)),
+            0 => CrashSurvivors::Everything,
+            1 => CrashSurvivors::Durable,
+            _ => CrashSurvivors::Batches(choices.below(unsynced + 1)),
         };
         let (journal, truth) = store.crash(keep);
         self.note(|| format!("the host dies with {unsynced} unsafe batches and {keep:?} is kept"));
@@ -72,7 +72,7 @@ impl Sim {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        let (journal, truth) = store.crash(Keep::Everything);
+        let (journal, truth) = store.crash(CrashSurvivors::Everything);
         self.start_again(Start {
             journal,
             truth,
@@ -87,7 +87,7 @@ impl Sim {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        let (journal, truth) = store.crash(Keep::Durable);
+        let (journal, truth) = store.crash(CrashSurvivors::Durable);
         let read_only = (!store.read_only).then(|| "there is no room".to_owned());
         match &read_only {
             Some(_) => {
@@ -119,6 +119,7 @@ impl Sim {
         for conn in all {
             self.lose(conn);
         }
+        self.lose_older();
         let was_read_only = self.store.as_ref().is_some_and(|store| store.read_only);
         for client in &mut self.clients {
             // A known client gets its whole grace period again.
@@ -174,7 +175,7 @@ impl Sim {
     /// Returns the state of a host that starts from a journal and loads every session. The journal
     /// does not change.
     fn inspect(&self, journal: &MemoryJournal) -> Result<HostState, Violation> {
-        let copy = journal.crash(Keep::Everything);
+        let copy = journal.crash(CrashSurvivors::Everything);
         let (mut core, _) = self.open_core(&copy, lease(&copy)?, None)?;
         let mut next = Some(Input::Recover(all_sessions(&copy).collect()));
         let mut asked = Vec::new();

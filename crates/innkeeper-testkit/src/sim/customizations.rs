@@ -310,10 +310,10 @@ impl Sim {
                     .map(|child| (child, is_off || !is_on(child))),
             ) {
                 let id = entry["id"].as_str().unwrap_or_default();
-                if start.switched_off.contains(id) != is_off {
+                if start.disabled_ids.contains(id) != is_off {
                     return Err(Violation::new(format!(
                         "{} is told that {:?} is off, and {entry} shows something else",
-                        start.info.turn_id, start.switched_off
+                        start.info.turn_id, start.disabled_ids
                     )));
                 }
             }

@@ -294,7 +294,7 @@ impl Sim {
     pub(super) fn active_turn(&self, chat: &str) -> Option<String> {
         match self.snapshot(chat)?.state {
             State::Chat(head, ..) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
-            State::Root(_) | State::Session(_) | State::Part(_) => None,
+            State::Root(_) | State::Session(_) | State::SessionWithChat(..) | State::Part(_) => None,
         }
     }
 }

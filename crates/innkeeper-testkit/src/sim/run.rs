@@ -4,7 +4,7 @@ use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
 
 use crate::mutation::{JournalBug, Mutation};
 use crate::sim::checks::DEBOUNCE_MS;
-use crate::sim::{Choices, Sim, Tally, Violation};
+use crate::sim::{Choices, NewOlderMirror, Sim, Tally, TranslationBug, Violation};
 
 /// Which connections merge adjacent appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +31,27 @@ pub struct RunOptions {
     pub journal_bug: Option<JournalBug>,
     /// Whether the wall clock is set again and again (F8).
     pub jumps: bool,
+    /// The versions of older clients, two of which take part in a run; empty means none.
+    pub older: &'static [NewOlderMirror],
+    /// The bug to seed into the translation for older clients, if any.
+    pub translation_bug: Option<TranslationBug>,
 }
+
+impl RunOptions {
+    /// A run without bugs, restarts and older clients.
+    pub const PLAIN: Self = Self {
+        mutation: None,
+        coalescing: Coalescing::EverySecond,
+        restarts: false,
+        journal_bug: None,
+        jumps: false,
+        older: &[],
+        translation_bug: None,
+    };
+}
+
+/// Clients of older versions in a run that has some.
+const OLDER_CLIENTS: usize = 2;
 
 /// A run without violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +100,12 @@ fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
     if options.restarts {
         sim.keep_sessions(choices.one_in(2), options.journal_bug);
     }
+    if !options.older.is_empty() {
+        for _ in 0..OLDER_CLIENTS {
+            let version = choices.below(options.older.len());
+            sim.add_older(options.older[version], options.translation_bug);
+        }
+    }
     (sim, choices)
 }
 
@@ -88,10 +114,14 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
     if !choices.one_in(4) {
         sim.bootstrap(choices)?;
     }
+    sim.connect_older()?;
     let mut operations = 0;
     while !choices.is_exhausted() {
         if options.jumps && choices.one_in(8) {
             sim.set_clock(choices);
+        }
+        if !options.older.is_empty() && choices.one_in(3) {
+            sim.operate_older(choices)?;
         }
         sim.operate(choices)?;
         operations += 1;
@@ -105,6 +135,7 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
     }
     sim.quiet()?;
     let fingerprint = sim.fingerprint();
+    sim.dismiss_older()?;
     if goes_down {
         sim.note(|| "the host goes down".to_owned());
         sim.handle(Input::ShutDown)?;

@@ -3,7 +3,7 @@
 use crate::sim::{RunOptions, Violation, run};
 
 /// Most runs spent on making one shorter.
-const MOST_RUNS: usize = 3000;
+const MAX_RUNS: usize = 3000;
 
 /// A run that goes wrong and has little else in it.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub fn shrink(bytes: &[u8], options: RunOptions) -> Option<Shrunk> {
         bytes: bytes.to_vec(),
         violation,
     };
-    let mut left = MOST_RUNS;
+    let mut left = MAX_RUNS;
     let mut chunk = best.bytes.len().div_ceil(2).max(1);
     loop {
         let before = best.bytes.len();

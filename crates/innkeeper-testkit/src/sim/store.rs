@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use innkeeper_core::action::Durability;
+use innkeeper_core::action_table::Durability;
 use innkeeper_core::agent::{SpanEnd, TurnSpan};
+use innkeeper_core::records::{ActionRecord, Batch, ListPage, Record, StoredSummary, restore};
 use innkeeper_core::snapshot::{Snapshot, State};
-use innkeeper_core::stored::{ActionRecord, Batch, ListPage, Record, StoredSummary, restore};
 use innkeeper_core::{AgentCommand, ChannelId, Effect, HostCore, Input, JournalCommand, Publication, TurnStart};
-use innkeeper_host::journal::{Journal, Keep, MemoryJournal};
+use innkeeper_host::journal::{CrashSurvivors, Journal, MemoryJournal};
 
 use crate::mutation::JournalBug;
 use crate::sim::{Sim, Violation};
@@ -65,12 +65,12 @@ impl Store {
     }
 
     /// Returns the journal after a crash, and the state that it must restore.
-    pub fn crash(&self, keep: Keep) -> (MemoryJournal, HostState) {
+    pub fn crash(&self, keep: CrashSurvivors) -> (MemoryJournal, HostState) {
         let last = self.timeline.len().saturating_sub(1);
         let moment = match keep {
-            Keep::Everything => last,
-            Keep::Durable => 0,
-            Keep::Batches(count) => count.min(last),
+            CrashSurvivors::Everything => last,
+            CrashSurvivors::Durable => 0,
+            CrashSurvivors::Batches(count) => count.min(last),
         };
         let truth = self.timeline.get(moment).cloned().unwrap_or_default();
         (self.journal.crash(keep), truth)

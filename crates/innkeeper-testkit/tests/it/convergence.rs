@@ -68,11 +68,8 @@ fn p1_p4_p5_p6_hosts_that_crash_and_restart_lose_nothing() {
 
 /// Runs in which the host ends and starts again.
 const RESTARTS: RunOptions = RunOptions {
-    mutation: None,
-    coalescing: Coalescing::EverySecond,
     restarts: true,
-    journal_bug: None,
-    jumps: false,
+    ..RunOptions::PLAIN
 };
 
 /// Order, timeouts and persistence follow the monotonic clock, and every client converges, also after a restart (P15).

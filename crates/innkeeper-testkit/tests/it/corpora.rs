@@ -18,19 +18,33 @@ fn core_ops_survives_its_corpus() {
     replay("core_ops", fuzzing::core_ops);
 }
 
-/// Stable Rust has no libFuzzer; this is a small share of what it does, in every test run.
+#[test]
+fn dialects_up_survives_its_corpus() {
+    replay("dialects_up", fuzzing::dialects_up);
+}
+
 #[test]
 fn rpc_bytes_survives_mutilated_inputs() {
-    for (number, input) in inputs("rpc_bytes").into_iter().enumerate() {
+    replay_mutilated("rpc_bytes", fuzzing::rpc_bytes, 200);
+}
+
+#[test]
+fn dialects_up_survives_mutilated_inputs() {
+    replay_mutilated("dialects_up", fuzzing::dialects_up, 50);
+}
+
+/// Stable Rust has no libFuzzer; this is a small share of what it does, in every test run.
+fn replay_mutilated(target: &str, body: fn(&[u8]), rounds: u64) {
+    for (number, input) in inputs(target).into_iter().enumerate() {
         let original = std::fs::read(&input).expect("a readable input");
-        for round in 0..200 {
+        for round in 0..rounds {
             let seed = bytes_from_seed(number as u64 * 1000 + round, 32);
             let mut choices = Choices::new(&seed);
             let mut bytes = original.clone();
             for _ in 0..=choices.below(4) {
                 mutilate(&mut bytes, &mut choices);
             }
-            fuzzing::rpc_bytes(&bytes);
+            body(&bytes);
         }
     }
 }

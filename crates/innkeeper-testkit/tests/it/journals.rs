@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use innkeeper_core::Seq;
 use innkeeper_host::async_trait;
-use innkeeper_host::journal::{Journal, JournalError, Keep, MemoryJournal};
+use innkeeper_host::journal::{CrashSurvivors, Journal, JournalError, MemoryJournal};
 use innkeeper_testkit::journal::host_run::HostRun;
 use innkeeper_testkit::journal::{self, SCENARIOS, Storage, StorageFailure};
 
@@ -26,11 +26,11 @@ impl Storage for Memory {
 
     async fn killed(&self) -> Box<dyn Storage> {
         let half = self.0.unsynced() / 2;
-        Box::new(Self(self.0.crash(Keep::Batches(half))))
+        Box::new(Self(self.0.crash(CrashSurvivors::Batches(half))))
     }
 
     async fn without_power(&self) -> Box<dyn Storage> {
-        Box::new(Self(self.0.crash(Keep::Durable)))
+        Box::new(Self(self.0.crash(CrashSurvivors::Durable)))
     }
 
     fn break_down(&self, failure: StorageFailure) -> bool {
@@ -92,11 +92,14 @@ async fn a_crash_loses_the_batches_after_the_chosen_one() {
         let lease = left.open().await.expect("what is left opens");
         lease.persisted_seq.0 - confirmed.0
     };
-    assert_eq!(kept(Keep::Durable).await, 0);
+    assert_eq!(kept(CrashSurvivors::Durable).await, 0);
     for count in 0..=5 {
-        assert_eq!(kept(Keep::Batches(usize::try_from(count).expect("few"))).await, count);
+        assert_eq!(
+            kept(CrashSurvivors::Batches(usize::try_from(count).expect("few"))).await,
+            count
+        );
     }
-    assert_eq!(kept(Keep::Everything).await, 5);
+    assert_eq!(kept(CrashSurvivors::Everything).await, 5);
     // The original goes on, and a clone of it is the same journal.
     let record = host.title(SESSION, "a title");
     host.keep(vec![record]).await;
@@ -105,7 +108,7 @@ async fn a_crash_loses_the_batches_after_the_chosen_one() {
         0,
         "what came before something durable is safe"
     );
-    assert_eq!(kept(Keep::Durable).await, 6);
+    assert_eq!(kept(CrashSurvivors::Durable).await, 6);
 }
 
 #[tokio::test]

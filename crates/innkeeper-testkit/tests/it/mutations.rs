@@ -24,7 +24,10 @@ fn find(options: RunOptions) -> Option<(u64, String)> {
 
 #[test]
 fn every_seeded_bug_is_found() {
-    every_bug_is_found(&Mutation::ALL, |mutation| RunOptions {
+    let mut bugs = Mutation::ALL.to_vec();
+    // The rarest bug takes half of the time. It comes first, and the other threads find the rest meanwhile.
+    bugs.sort_by_key(|bug| *bug != Mutation::KeepSwitchToItself);
+    every_bug_is_found(&bugs, |mutation| RunOptions {
         mutation: Some(mutation),
         ..RunOptions::default()
     });

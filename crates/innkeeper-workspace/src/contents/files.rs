@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use innkeeper_host::resources::Content;
 use sha2::{Digest as _, Sha256};
 
-use super::Entry;
+use super::BlobEntry;
 
 /// How files that are being written end.
 const UNFINISHED: &str = ".new";
@@ -34,7 +34,7 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 /// Lists the blobs, and removes unfinished files of processes that ended.
-pub(super) fn scan(directory: &Path) -> io::Result<Vec<Entry>> {
+pub(super) fn scan(directory: &Path) -> io::Result<Vec<BlobEntry>> {
     let mut entries = Vec::new();
     let sessions = match fs::read_dir(directory) {
         Ok(sessions) => sessions,
@@ -49,7 +49,7 @@ pub(super) fn scan(directory: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn scan_session(place: &Path, session: &str, entries: &mut Vec<Entry>) {
+fn scan_session(place: &Path, session: &str, entries: &mut Vec<BlobEntry>) {
     let Ok(files) = fs::read_dir(place) else {
         return;
     };
@@ -64,7 +64,7 @@ fn scan_session(place: &Path, session: &str, entries: &mut Vec<Entry>) {
             }
             continue;
         }
-        entries.push(Entry {
+        entries.push(BlobEntry {
             at: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             session: session.to_owned(),
             name,

@@ -6,12 +6,12 @@ use super::*;
 
 const NAMES: [&str; 4] = ["aa", "bb", "cc", "dd"];
 
-fn kept(directory: &Path, session_bytes: u64, total_bytes: u64) -> KeptContents {
+fn kept(directory: &Path, session_bytes: u64, total_bytes: u64) -> BlobStore {
     let limits = ContentLimits {
         session_bytes,
         total_bytes,
     };
-    KeptContents::new(directory.join("contents"), limits)
+    BlobStore::new(directory.join("contents"), limits)
 }
 
 fn content(text: &str) -> Content {
@@ -21,7 +21,7 @@ fn content(text: &str) -> Content {
     }
 }
 
-async fn there(contents: &KeptContents, session: &str) -> Vec<&'static str> {
+async fn there(contents: &BlobStore, session: &str) -> Vec<&'static str> {
     let mut there = Vec::new();
     for name in NAMES {
         if contents.read(session, name).await.unwrap().is_some() {
@@ -60,7 +60,7 @@ async fn p2_leftovers_of_a_disposal_are_swept() {
     }
     let later = kept(directory.path(), 1000, 1000);
     later.sweep(|| None).await;
-    assert_eq!(there(&later, "t").await, ["aa"], "nobody knows");
+    assert_eq!(there(&later, "t").await, ["aa"], "the sessions are unknown");
     later.sweep(|| Some(vec!["s".to_owned()])).await;
     assert_eq!((there(&later, "s").await.len(), there(&later, "t").await.len()), (1, 0));
 }
@@ -123,7 +123,7 @@ async fn res03_shared_blobs_stay_until_the_last_session_is_disposed() {
 }
 
 #[tokio::test]
-async fn f17_shared_and_restored_blobs_keep_their_age_and_the_oldest_are_evicted() {
+async fn f17_shared_and_restored_blobs_keep_their_age_until_eviction() {
     let directory = tempfile::tempdir().unwrap();
     let contents = kept(directory.path(), 50, 1000);
     let ago = |seconds| SystemTime::now() - std::time::Duration::from_secs(seconds);
@@ -135,13 +135,10 @@ async fn f17_shared_and_restored_blobs_keep_their_age_and_the_oldest_are_evicted
     assert_eq!(there(&contents, "s").await, ["aa", "bb"]);
     let names = |listed: Vec<(String, SystemTime)>| listed.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let place = directory.path().join("contents");
-    assert_eq!(names(KeptContents::list(&place, "s").unwrap()), ["aa", "bb"]);
-    assert_eq!(
-        KeptContents::look(&place, "s", "bb").unwrap(),
-        Some(content("0123456789"))
-    );
-    assert_eq!(KeptContents::look(&place, "s", "../t").unwrap(), None);
-    assert_eq!(names(KeptContents::list(&place, "nobody").unwrap()), [""; 0]);
+    assert_eq!(names(BlobStore::list(&place, "s").unwrap()), ["aa", "bb"]);
+    assert_eq!(BlobStore::look(&place, "s", "bb").unwrap(), Some(content("0123456789")));
+    assert_eq!(BlobStore::look(&place, "s", "../t").unwrap(), None);
+    assert_eq!(names(BlobStore::list(&place, "unknown").unwrap()), [""; 0]);
     // The other session's blob is newer than one of these and older than the other.
     contents
         .restore("t", "dd", content("0123456789"), ago(15))

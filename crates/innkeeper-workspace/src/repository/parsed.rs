@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use innkeeper_host::repositories::{GitHubRepository, RepositoryChanges};
 
-/// Most new files whose paths are kept.
+/// Maximum new files whose paths are kept.
 const MAX_NEW_FILES: usize = 1024;
 /// How many bytes are looked at to tell text from anything else, as Git does.
 const TEXT_SAMPLE: usize = 8000;
 
 /// The settings of a repository that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// By the name of a remote, where it is fetched from.
     remotes: BTreeMap<String, String>,
     /// The filters that the repository itself declares.
@@ -21,7 +21,7 @@ pub(super) struct Config {
 
 impl Config {
     /// Reads `git config --null --show-scope --list`.
-    pub(super) fn parse(answer: &[u8]) -> Self {
+    pub(crate) fn parse(answer: &[u8]) -> Self {
         let mut config = Self::default();
         let mut fields = answer.split(|byte| *byte == 0).map(String::from_utf8_lossy);
         while let (Some(scope), Some(entry)) = (fields.next(), fields.next()) {
@@ -51,7 +51,7 @@ impl Config {
     }
 
     /// Settings under which no filter of the repository runs; `None` if that cannot be said on a command line.
-    pub(super) fn without_own_filters(&self) -> Option<Vec<String>> {
+    pub(crate) fn without_own_filters(&self) -> Option<Vec<String>> {
         let mut settings = Vec::new();
         for name in &self.own_filters {
             if name.contains(['=', '\n', '\0']) {
@@ -197,10 +197,14 @@ pub(super) fn numstat(answer: &[u8]) -> RepositoryChanges {
     changes
 }
 
+/// Returns true for text, as Git sees it.
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    !bytes.get(..TEXT_SAMPLE).unwrap_or(bytes).contains(&0)
+}
+
 /// How many lines a new file adds; none if it is no text.
 pub(super) fn count_lines(bytes: &[u8]) -> u64 {
-    let sample = bytes.get(..TEXT_SAMPLE).unwrap_or(bytes);
-    if sample.contains(&0) {
+    if !is_text(bytes) {
         return 0;
     }
     let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_the_branch_and_counts_what_is_changed() {
+    fn a_status_has_the_branch_and_the_number_of_changes() {
         let answer = "# branch.oid 1234\0# branch.head main\0# branch.upstream origin/main\0# branch.ab +2 -1\0\
                       1 .M N... 100644 100644 100644 a b src/x.rs\0u UU N... 1 2 3 4 a b c merged\0? new file\0";
         let status = Status::parse(answer.as_bytes());
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn numbers_of_lines_are_added_up() {
-        let changes = numstat(b"3\t1\tsrc/x.rs\0-\t-\tpicture.png\0");
+        let changes = numstat(b"3\t1\tsrc/x.rs\0-\t-\timage.png\0");
         assert_eq!((changes.additions, changes.deletions, changes.files), (3, 1, 2));
         assert_eq!(numstat(b""), RepositoryChanges::default());
         assert_eq!([count_lines(b""), count_lines(b"a"), count_lines(b"a\nb\n")], [0, 1, 2]);

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use innkeeper_host::repositories::RepositoryState;
 
-use super::git::Git;
-use super::look::look;
+use super::scan::scan;
+use crate::git::Git;
 
 /// A repository with one commit, as Git makes it.
 struct Repository {
@@ -62,10 +62,10 @@ impl Repository {
     }
 
     async fn look_from(&self, directory: &str) -> Option<RepositoryState> {
-        look(&git(), &self.path().join(directory)).await.map(|seen| seen.state)
+        scan(&git(), &self.path().join(directory)).await.map(|seen| seen.state)
     }
 
-    async fn look(&self) -> RepositoryState {
+    async fn scan(&self) -> RepositoryState {
         self.look_from("").await.expect("a repository")
     }
 }
@@ -81,9 +81,9 @@ fn git() -> Git {
 }
 
 #[tokio::test]
-async fn a_repository_has_a_branch_and_counts_what_is_not_committed() {
+async fn a_repository_has_a_branch_and_the_number_of_uncommitted_changes() {
     let repository = Repository::new();
-    let clean = repository.look().await;
+    let clean = repository.scan().await;
     assert_eq!(clean.branch.as_deref(), Some("main"));
     assert_eq!((clean.uncommitted, clean.has_github_remote), (Some(0), false));
     let changes = clean.changes.expect("counted");
@@ -116,7 +116,7 @@ async fn a_repository_knows_its_upstream_its_base_and_its_place_on_github() {
     repository.git(&["add", "."]);
     repository.commit();
     repository.git(&["remote", "set-url", "origin", "git@github.com:me/inn.git"]);
-    let seen = repository.look().await;
+    let seen = repository.scan().await;
     assert_eq!(
         (seen.branch.as_deref(), seen.base_branch.as_deref()),
         (Some("topic"), Some("main"))
@@ -130,7 +130,7 @@ async fn a_repository_knows_its_upstream_its_base_and_its_place_on_github() {
     assert_eq!((github.owner.as_str(), github.repo.as_str()), ("me", "inn"));
     assert!(seen.has_github_remote);
     repository.git(&["branch", "--quiet", "--set-upstream-to=origin/main"]);
-    let seen = repository.look().await;
+    let seen = repository.scan().await;
     assert_eq!(seen.upstream.as_deref(), Some("origin/main"));
     assert_eq!((seen.outgoing, seen.incoming), (Some(1), Some(0)));
     assert_eq!(seen.github_head_owner.as_deref(), Some("me"));
@@ -144,7 +144,7 @@ async fn a_repository_without_commits_and_one_without_a_branch_are_repositories(
     new.git(&["init", "--quiet", "--initial-branch=first"]);
     new.write("staged.txt", "a\n");
     new.git(&["add", "."]);
-    let seen = new.look().await;
+    let seen = new.scan().await;
     assert_eq!(seen.branch.as_deref(), Some("first"));
     assert_eq!(
         seen.changes.map(|changes| (changes.additions, changes.files)),
@@ -152,7 +152,7 @@ async fn a_repository_without_commits_and_one_without_a_branch_are_repositories(
     );
     let detached = Repository::new();
     detached.git(&["checkout", "--quiet", "--detach"]);
-    assert_eq!(detached.look().await.branch, None);
+    assert_eq!(detached.scan().await.branch, None);
 }
 
 #[tokio::test]
@@ -161,19 +161,19 @@ async fn a_work_tree_belongs_to_the_project_that_it_was_added_to() {
     let elsewhere = tempfile::tempdir().expect("a directory");
     let tree = elsewhere.path().join("topic");
     repository.git(&["worktree", "add", "--quiet", "-b", "topic", &tree.to_string_lossy()]);
-    let seen = look(&git(), &tree).await.expect("a repository").state;
+    let seen = scan(&git(), &tree).await.expect("a repository").state;
     assert_eq!(seen.branch.as_deref(), Some("topic"));
-    assert_eq!(seen.project_uri, repository.look().await.project_uri);
+    assert_eq!(seen.project_uri, repository.scan().await.project_uri);
 }
 
 #[tokio::test]
-async fn a_directory_in_no_repository_and_a_machine_without_git_have_nothing_to_show() {
+async fn without_a_repository_or_git_there_is_no_status() {
     let directory = tempfile::tempdir().expect("a directory");
-    assert!(look(&git(), directory.path()).await.is_none());
-    assert!(look(&git(), &directory.path().join("gone")).await.is_none());
+    assert!(scan(&git(), directory.path()).await.is_none());
+    assert!(scan(&git(), &directory.path().join("gone")).await.is_none());
     let repository = Repository::new();
     let without_git = Git::new(vec![("PATH".into(), "/nonexistent".into())]);
-    assert!(look(&without_git, repository.path()).await.is_none());
+    assert!(scan(&without_git, repository.path()).await.is_none());
 }
 
 /// Every program that a repository can name writes a mark when it runs.
@@ -215,13 +215,13 @@ async fn t15_nothing_that_a_hostile_repository_names_is_run() {
     }
     repository.write(".gitattributes", "* filter=evil diff=evil\n");
     repository.write("a.txt", "changed\n");
-    let seen = repository.look().await;
+    let seen = repository.scan().await;
     let changes = seen.changes.expect("counted");
     assert_eq!((changes.additions, changes.deletions, changes.files), (1 + 1, 2, 2));
     // The content of the last commit is missing, so Git would have to fetch it.
     let (fan, name) = object.split_at(2);
     fs::remove_file(repository.path().join(".git/objects").join(fan).join(name)).expect("an object");
-    let seen = repository.look().await;
+    let seen = repository.scan().await;
     assert_eq!(seen.branch.as_deref(), Some("main"), "it is looked at all the same");
     assert_eq!(seen.uncommitted, Some(2));
     let ran = fs::read_dir(marks.path()).expect("marks").filter_map(Result::ok);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
-use innkeeper_host::resources::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
+use innkeeper_host::resources::{EntryKind, ResourceEntry, ResourceError, ResourceInfo, ResourceKind};
 use innkeeper_std::{
     Opened, TEMP_PREFIX, TempEntry, create_directory, follow, open_child, open_regular, remove_all, rename_to_free,
 };
@@ -14,20 +14,24 @@ use super::files::{self, invalid};
 use super::forbidden::Forbidden;
 use super::paths::{DirEntryRef, ResourcePath, problem};
 
-/// Most files and directories that are copied at once.
+/// Maximum files and directories that are copied at once.
 const MAX_COPIED: usize = 100_000;
-/// Most bytes of them.
+/// Maximum bytes of them.
 const MAX_COPIED_BYTES: u64 = 4 << 30;
 /// How deep directories lie in each other that are copied.
 const MAX_DEPTH: usize = 200;
 /// The bytes of a file that are copied between two checks for cancellation.
 const COPIED_AT_ONCE: u64 = 64 << 20;
 
-/// Says whether nobody waits for the work any more, so that it may stop.
+/// Returns true if the caller stopped waiting, so that the work may stop.
 pub(crate) type IsOver<'a> = &'a dyn Fn() -> bool;
 
 /// Lists a directory, by name (RES-09).
-pub(crate) fn list(resource: &ResourcePath, forbidden: &Forbidden, most: usize) -> Result<Vec<Entry>, ResourceError> {
+pub(crate) fn list(
+    resource: &ResourcePath,
+    forbidden: &Forbidden,
+    most: usize,
+) -> Result<Vec<ResourceEntry>, ResourceError> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::NotADirectory => invalid("uri", format!("{:.300} is not a directory", resource.uri)),
         _ => problem(&resource.uri, &error),
@@ -62,7 +66,7 @@ pub(crate) fn list(resource: &ResourcePath, forbidden: &Forbidden, most: usize) 
         let Ok(name) = name.into_string() else {
             continue;
         };
-        entries.push(Entry {
+        entries.push(ResourceEntry {
             name,
             kind: if is_dir { EntryKind::Directory } else { EntryKind::File },
         });

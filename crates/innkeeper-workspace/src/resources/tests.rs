@@ -1,10 +1,10 @@
 //! Operations of clients on files, and attempts to reach others.
 
+mod closed_roots;
 mod confinement;
 mod links;
 mod names;
 mod permissions;
-mod places;
 mod races;
 mod watching;
 mod whole;
@@ -31,7 +31,11 @@ struct Fixture {
 }
 
 fn scene() -> Fixture {
-    let dir = TempDir::new().expect("a directory");
+    scene_in(TempDir::new().expect("a directory"))
+}
+
+/// The same in a directory of the test's choice.
+fn scene_in(dir: TempDir) -> Fixture {
     let root = fs::canonicalize(dir.path()).expect("there");
     fs::create_dir_all(root.join("project/src")).expect("a directory");
     fs::create_dir_all(root.join("outside/deep")).expect("a directory");

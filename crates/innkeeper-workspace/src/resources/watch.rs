@@ -206,7 +206,7 @@ impl WatchPool {
     }
 }
 
-/// Looks again and again, until nobody listens.
+/// Rescans in a loop until the receiver is dropped.
 async fn follow(mut tree: Tree, queue: Arc<HintQueue>, shared: Weak<SharedWatch>) {
     loop {
         let idle = if tree.is_missing() { MISSING } else { STILL_THERE };

@@ -1,7 +1,8 @@
 //! The `[limits]` section: the limits that an operator has a reason to change. Keys that end in `_ms` are milliseconds.
 //!
-//! All other limits of the host are fixed. Tests and benchmarks set them with an environment variable, which is no
-//! setting: its keys change without notice.
+//! All other limits of the host are fixed, and their reasons are beside the defaults (`innkeeper_host::Limits`,
+//! `innkeeper_core::CoreConfig`). Tests and benchmarks set them with an environment variable, which is no setting: its
+//! keys change without notice, and a release build reads it only with the feature `test-limits`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -43,7 +44,7 @@ macro_rules! limits {
 const SOME: RangeInclusive<u64> = 1..=u64::MAX;
 const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
-/// Most connections that one process can serve with its usual file descriptors.
+/// Maximum connections that one process can serve with its usual file descriptors.
 const CONNECTIONS: RangeInclusive<u64> = 1..=10_000;
 
 limits! {
@@ -119,7 +120,7 @@ limits! {
     turn_bytes in SOME => core.max_turn_bytes;
     absent_clients in ANY => core.max_absent_clients;
     chats in SOME => core.max_chats;
-    worker_depth in ANY => core.max_subagent_depth;
+    subagent_depth in ANY => core.max_subagent_depth;
     client_tools in ANY => core.max_client_tools;
     active_client_bytes in SOME => core.max_active_client_bytes;
     mcp_answer_bytes in SOME => mcp_answer_bytes;
@@ -132,8 +133,11 @@ limits! {
     replay_answer_bytes in ANY => core.replay.answer_bytes;
 }
 
-/// Sets the limits of [`TEST_VARIABLE`], if the variable is set.
+/// Sets the limits of [`TEST_VARIABLE`], if the variable is set and this build reads it.
 pub(crate) fn apply_test_variable(limits: &mut Limits) -> Result<(), Failure> {
+    if !cfg!(any(debug_assertions, feature = "test-limits")) {
+        return Ok(());
+    }
     let Some(text) = std::env::var_os(TEST_VARIABLE) else {
         return Ok(());
     };

@@ -81,9 +81,9 @@ pub(crate) struct ModelConfig {
     pub(crate) id: String,
     /// The display name.
     pub(crate) name: Option<String>,
-    /// Most tokens of a request and its response together.
+    /// Maximum tokens of a request and its response together.
     pub(crate) context_window: Option<u32>,
-    /// Most tokens of one response.
+    /// Maximum tokens of one response.
     pub(crate) max_output_tokens: Option<u32>,
     /// Whether it accepts images.
     pub(crate) vision: Option<bool>,

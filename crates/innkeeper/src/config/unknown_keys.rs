@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::mcp::servers::{ServerSection, sections};
 use super::{
     CUSTOMIZATIONS, ConfigFile, CustomizationsSection, FixedLimits, LIMITS, LimitsSection, MCP, MODELS, McpSection,
-    ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY,
-    TelemetrySection,
+    ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY, TERMINALS,
+    TelemetrySection, TerminalsSection,
 };
 use innkeeper_cli::terminal::one_line;
 
@@ -75,6 +75,9 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
             collect::<ServerSection>(server, &format!("mcp.servers.{}.", one_line(name, 80)), &mut unknown);
         }
     }
+    if let Some(terminals) = section(root, TERMINALS) {
+        collect::<TerminalsSection>(terminals, "terminals.", &mut unknown);
+    }
     if let Some(telemetry) = section(root, TELEMETRY) {
         collect::<TelemetrySection>(telemetry, "telemetry.", &mut unknown);
     }
@@ -139,6 +142,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
         field_names::<McpSection>(),
         field_names::<ServerSection>(),
         field_names::<TelemetrySection>(),
+        field_names::<TerminalsSection>(),
         field_names::<ProviderConfig>(),
     ];
     sections.into_iter().flatten().copied()

@@ -16,7 +16,7 @@ use super::tree;
 pub(super) fn in_words(discovered: &Discovered, shadows: &Shadows, switched: &EnablementReport) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
     let names = names(discovered);
-    let off = switched_off(discovered, switched);
+    let off = disabled_ids(discovered, switched);
     for part in &discovered.containers {
         let entry = part.entry();
         let _ = writeln!(text, "\n{}", tree::headline(entry));
@@ -37,7 +37,7 @@ pub(super) fn in_words(discovered: &Discovered, shadows: &Shadows, switched: &En
 }
 
 /// Returns the ids of customizations that are off, by themselves or with their container.
-fn switched_off<'a>(discovered: &'a Discovered, switched: &EnablementReport) -> HashSet<&'a str> {
+fn disabled_ids<'a>(discovered: &'a Discovered, switched: &EnablementReport) -> HashSet<&'a str> {
     let is_off = |id: &str| switched.of(id).is_some_and(|switch| !switch.is_on);
     let mut off = HashSet::new();
     for entry in discovered.containers.iter().map(DiscoveredContainer::entry) {
@@ -144,7 +144,7 @@ fn child_reasons(
         };
         reasons.push(format!("{why} {winner}"));
     }
-    let (for_models, for_people) = match &child.component {
+    let (for_models, for_users) = match &child.component {
         Component::Skill(skill) => (!skill.disable_model_invocation, !skill.disable_user_invocation),
         Component::Agent(agent) => (!agent.disable_model_invocation, !agent.disable_user_invocation),
         Component::Rule(rule) => {
@@ -160,7 +160,7 @@ fn child_reasons(
     if !for_models {
         reasons.push("models do not use it by themselves".to_owned());
     }
-    if !for_people {
+    if !for_users {
         reasons.push("users cannot call it".to_owned());
     }
     reasons

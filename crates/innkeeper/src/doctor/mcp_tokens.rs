@@ -12,7 +12,7 @@ use super::report::Report;
 
 const SUBJECT: &str = "MCP sign-ins";
 
-/// Most resources that are named.
+/// Maximum resources that are named.
 const NAMED: usize = 8;
 
 pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {

@@ -14,7 +14,7 @@ use innkeeper_cli::discovery::Endpoint;
 use super::report::Report;
 
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Largest response.
 const ANSWER_BYTES: u64 = 64 << 10;
@@ -44,9 +44,9 @@ fn answers(url: &str, report: &mut Report) {
     let name = url.strip_prefix("ws://").unwrap_or(url).trim_end_matches('/');
     let asked = |path: &str| -> io::Result<(u16, String)> {
         let address: SocketAddr = name.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         get(stream, name, path)
     };
     match asked("/healthz") {

@@ -20,7 +20,7 @@ pub(super) fn layer<S>(sink: &LogSink) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    ToClients { sink: sink.clone() }.with_filter(Wanted { sink: sink.clone() })
+    ToClients { sink: sink.clone() }.with_filter(SubscriberFilter { sink: sink.clone() })
 }
 
 struct ToClients {
@@ -28,11 +28,11 @@ struct ToClients {
 }
 
 /// Filters by the levels of subscribers; without subscribers that is one atomic load.
-struct Wanted {
+struct SubscriberFilter {
     sink: LogSink,
 }
 
-impl<S> Filter<S> for Wanted {
+impl<S> Filter<S> for SubscriberFilter {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         if !is_ours(metadata.target()) {
             return false;

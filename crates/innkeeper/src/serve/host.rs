@@ -15,7 +15,8 @@ use innkeeper_host::contents::ContentLimits;
 use innkeeper_host::{Host, HostBuilder, HostError, Limits};
 use innkeeper_mcp::McpRunner;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
-use innkeeper_workspace::{KeptContents, LocalResources, ResourceLimits};
+use innkeeper_terminals::LocalTerminals;
+use innkeeper_workspace::{BlobStore, LocalChanges, LocalResources, ResourceLimits};
 
 use crate::mcp_tokens;
 use crate::trust;
@@ -28,8 +29,14 @@ const READ_ONLY_IDLE_MS: u64 = 1000;
 /// Directory in the data directory with copies of clients' plugins.
 const PLUGIN_COPIES: &str = "client-plugins";
 
+/// Directory in the data directory with snapshots of work trees and the checkpoints of sessions.
+const CHANGES: &str = "changes";
+
 /// Directory in the data directory for the plugins' own data.
 const PLUGIN_DATA: &str = "plugin-data";
+
+/// Directory in the data directory with the last states of terminals.
+const TERMINALS: &str = "terminals";
 
 /// More sessions than there can be.
 const MAX_SESSIONS: usize = 1 << 30;
@@ -38,13 +45,15 @@ const MAX_SESSIONS: usize = 1 << 30;
 pub(super) struct RunningHost {
     pub(super) host: Host,
     pub(super) runner: Option<McpRunner>,
-    pub(super) contents: KeptContents,
+    pub(super) contents: BlobStore,
+    pub(super) changes: LocalChanges,
 }
 
 /// Builds and starts the host.
 pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHost, Failure> {
     let (settings, dir) = (&plan.settings, &prepared.dir);
     let contents = contents(dir, &plan.limits);
+    let changes = LocalChanges::with_own_environment(dir.file(CHANGES), Arc::new(contents.clone()));
     let mut builder = Host::builder()
         .files(innkeeper_workspace::Workspace::new())
         .repositories(innkeeper_workspace::LocalRepositories::default())
@@ -56,11 +65,15 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
     let mut runner = None;
     // A read-only host shows the customizations that sessions had, and looks for none.
     if !settings.read_only {
+        builder = builder.changes(changes.clone());
         runner = mcp_runner(plan, dir);
         builder = with_customizations(builder, plan, dir, runner.as_ref()).await;
     }
     if let Some(runner) = &runner {
         builder = builder.mcp_servers(runner.clone());
+    }
+    if let Some(shell) = plan.terminals.clone().filter(|_| !settings.read_only) {
+        builder = builder.terminals(LocalTerminals::new(shell, Some(dir.file(TERMINALS))));
     }
     builder = with_agents(builder, &plan.models);
     builder = match settings.read_only {
@@ -78,15 +91,20 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
         .start()
         .await
         .map_err(|error| cannot_start(&dir.file(innkeeper_store::FILE_NAME), error))?;
-    Ok(RunningHost { host, runner, contents })
+    Ok(RunningHost {
+        host,
+        runner,
+        contents,
+        changes,
+    })
 }
 
-fn contents(dir: &DataDir, limits: &Limits) -> KeptContents {
+fn contents(dir: &DataDir, limits: &Limits) -> BlobStore {
     let limits = ContentLimits {
         session_bytes: limits.content_session_bytes,
         total_bytes: limits.content_total_bytes,
     };
-    KeptContents::new(dir.file(CONTENTS_DIRECTORY), limits)
+    BlobStore::new(dir.file(CONTENTS_DIRECTORY), limits)
 }
 
 fn resources(plan: &Plan, prepared: &Prepared) -> LocalResources {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::sessions::{ContentsLine, ExportedContent, LeftOut};
 use innkeeper_host::contents::content_name;
-use innkeeper_workspace::KeptContents;
+use innkeeper_workspace::BlobStore;
 
 use super::offline::Offline;
 
@@ -30,7 +30,7 @@ pub(super) fn export(data: &Offline, session: &str, announced: bool, out: &mut d
     let mut left_out = LeftOut::default();
     let mut count = 0;
     for (name, kept_ms) in found {
-        match KeptContents::look(&data.contents(), session, &name) {
+        match BlobStore::look(&data.contents(), session, &name) {
             // A running host removes the oldest contents.
             Ok(None) => {}
             Ok(Some(content)) if content_name(&content.bytes, content.content_type.as_deref()) != name => {
@@ -63,7 +63,7 @@ pub(super) fn export(data: &Offline, session: &str, announced: bool, out: &mut d
 /// Returns names and times, the latest first.
 fn list(data: &Offline, session: &str) -> Result<Vec<(String, u64)>, Failure> {
     let directory = data.contents();
-    let listed = KeptContents::list(&directory, session).map_err(|error| {
+    let listed = BlobStore::list(&directory, session).map_err(|error| {
         let text = format!("{} cannot be read ({error})", directory.display());
         Failure::new(Kind::DataDirectory, text)
     })?;

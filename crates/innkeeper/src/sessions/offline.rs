@@ -17,7 +17,7 @@ use innkeeper_cli::terminal::warn;
 use innkeeper_host::contents::{ContentLimits, Contents as _, content_name};
 use innkeeper_host::resources::Content;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, ListPage, Mode, OnlyIf, StoreError};
-use innkeeper_workspace::KeptContents;
+use innkeeper_workspace::BlobStore;
 
 use crate::config::ConfigFile;
 use crate::serve::CONTENTS_DIRECTORY;
@@ -68,7 +68,7 @@ impl Offline {
 pub(crate) struct OfflineSessions {
     data: Offline,
     archive: Archive,
-    contents: KeptContents,
+    contents: BlobStore,
     /// `None` if the store was opened to read it.
     _lock: Option<DataDirLock>,
 }
@@ -106,7 +106,7 @@ impl OfflineSessions {
             session_bytes: limits.content_session_bytes,
             total_bytes: limits.content_total_bytes,
         };
-        let contents = KeptContents::new(data.contents(), limits);
+        let contents = BlobStore::new(data.contents(), limits);
         Self {
             data,
             archive,
@@ -118,7 +118,7 @@ impl OfflineSessions {
     /// Removes the contents of a session that is gone.
     fn remove_contents(&self, uri: &str) {
         let directory = self.data.contents();
-        if let Err(error) = KeptContents::remove(&directory, uri) {
+        if let Err(error) = BlobStore::remove(&directory, uri) {
             let directory = directory.display();
             warn(&format!(
                 "contents of the removed session are still in {directory} ({error})"

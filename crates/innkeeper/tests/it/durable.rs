@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use innkeeper_testkit::official::OfficialClient;
-use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
+use innkeeper_testkit::process::{HostOptions, HostProcess, TIMEOUT};
 use innkeeper_testkit::raw::get;
 
 /// A host that also says which tools of the tour execute, and which sessions leave memory.
@@ -44,7 +44,7 @@ async fn writable_again(host: &HostProcess) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let asked = tokio::time::timeout(PATIENCE, asking).await;
+    let asked = tokio::time::timeout(TIMEOUT, asking).await;
     assert!(asked.is_ok(), "the host stays read-only: {}", host.log());
 }
 

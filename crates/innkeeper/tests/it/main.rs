@@ -11,11 +11,9 @@ mod keys;
 mod mcp;
 mod mcp_servers;
 mod model;
-#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
-#[path = "../../../innkeeper-mcp/tests/it/npm.rs"]
-mod npm;
 mod resources;
 mod sessions;
+mod terminals;
 mod transport;
 mod turns;
 

@@ -98,7 +98,7 @@ async fn f3_mcp04_mcp05_a_crashed_server_is_shown_stopped_and_restarted() {
 }
 
 #[tokio::test]
-async fn f3_mcp04_a_server_that_crashes_says_why_and_when_it_is_tried_again_and_no_secret() {
+async fn f3_mcp04_a_crashed_server_reports_cause_and_retry_without_secrets() {
     let scene = McpHost::start("crash").await;
     scene.server_is("error").await;
     let before = scene.history();

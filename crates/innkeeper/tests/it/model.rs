@@ -20,4 +20,4 @@ mod parallel;
 mod prompt;
 mod steering;
 mod subagents;
-mod support;
+pub(crate) mod support;

@@ -1,6 +1,7 @@
 //! Files, watches, grants, contents and repositories.
 
 mod browsing;
+mod changesets;
 mod contents;
 mod files;
 mod grants;

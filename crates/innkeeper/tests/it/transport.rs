@@ -8,6 +8,7 @@ mod dispatch;
 mod lessons;
 mod limits;
 mod local_transports;
+mod mixed_versions;
 mod notifications;
 mod reconnect;
 mod reconnect_edges;

@@ -219,7 +219,7 @@ fn tool_results(outcomes: &[ToolOutcome], quirks: &Quirks, messages: &mut Vec<Va
         let id = id_of(&outcome.call, quirks);
         messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
         if !outcome.images.is_empty() {
-            let label = format!("Pictures from the call {id}:");
+            let label = format!("Images from the call {id}:");
             image_parts.push(json!({"type": "text", "text": label}));
             image_parts.extend(outcome.images.iter().map(image_part));
         }

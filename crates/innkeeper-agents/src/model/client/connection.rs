@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::endpoint::{Api, Endpoint, KeyPlacement};
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify, retry_after};
-use crate::model::sse::MOST_BYTES;
+use crate::model::sse::MAX_BYTES;
 
 /// Maximum bytes that are read of an error body.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -105,7 +105,7 @@ impl Connection {
         if !response.status().is_success() {
             return Err(refusal(response, provider).await.error);
         }
-        match timeout(LIST_TIME, read_up_to(&mut response, MOST_BYTES)).await {
+        match timeout(LIST_TIME, read_up_to(&mut response, MAX_BYTES)).await {
             Ok(Ok(body)) => Ok(Some(body)),
             Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
             Err(_) => Err(provider.error(ErrorKind::Network, "the list of models was not complete in time")),

@@ -7,7 +7,7 @@ use super::proof::ProofOrigin;
 use super::{Decoder, chat, messages, responses};
 use crate::model::api::ModelEvent;
 use crate::model::error::{ErrorKind, Provider, ProviderError};
-use crate::model::sse::{MOST_BYTES, SseEvent, SseParser};
+use crate::model::sse::{MAX_BYTES, SseEvent, SseParser};
 
 /// Maximum bytes of one answer. No real answer is that long, and an endless one must not exhaust memory.
 pub const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -82,7 +82,7 @@ impl AnswerDecoder {
         }
         match &mut self.form {
             BodyFormat::Unknown => Ok(()),
-            BodyFormat::Whole(text) if text.len() + bytes.len() > MOST_BYTES => {
+            BodyFormat::Whole(text) if text.len() + bytes.len() > MAX_BYTES => {
                 Err(self.provider.error(ErrorKind::Malformed, "it exceeds the size limit"))
             }
             BodyFormat::Whole(text) => {

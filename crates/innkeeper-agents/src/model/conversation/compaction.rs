@@ -16,10 +16,10 @@ use crate::model::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserP
 /// Maximum bytes of one tool output in the transcript to summarise.
 const MAX_OUTPUT: usize = 2000;
 
-const INSTRUCTIONS: &str = "You shorten the beginning of a conversation between a person and a coding agent, so that \
-    the agent can go on without it. Write down, in plain text and in the language of the person: what was decided \
+const INSTRUCTIONS: &str = "You shorten the beginning of a conversation between a user and a coding agent, so that \
+    the agent can go on without it. Write down, in plain text and in the language of the user: what was decided \
     and why; which files were read or changed and what is in them that matters; commands that were run and how they \
-    ended; what is done, what is not, what comes next. Leave out pleasantries. What the person said is kept \
+    ended; what is done, what is not, what comes next. Leave out pleasantries. The user's own messages are kept \
     elsewhere; do not repeat it.";
 
 /// Maximum tokens of a summary, including the reasoning of models that reason.
@@ -146,7 +146,7 @@ fn user_messages_of(entry: &ConversationEntry) -> Vec<String> {
                 .iter()
                 .map(|part| match part {
                     UserPart::Text(text) => text.as_str(),
-                    UserPart::Image(_) => "(a picture)",
+                    UserPart::Image(_) => "(an image)",
                     UserPart::Document(_) => "(a document)",
                 })
                 .collect();
@@ -215,12 +215,12 @@ fn transcript_lines(entry: &ConversationEntry) -> Vec<String> {
             let part = |part: &UserPart| match part {
                 // User messages are kept verbatim elsewhere.
                 UserPart::Text(text) if entry.speaker == Speaker::User => {
-                    vec![format!("Person: {}", shortened(text))]
+                    vec![format!("User: {}", shortened(text))]
                 }
                 // Split the parent conversation of a side chat, so that its end is kept if it is too long.
                 UserPart::Text(text) => text.split("\n\n").map(|piece| format!("Before: {piece}")).collect(),
-                UserPart::Image(_) => vec!["Person: (a picture)".to_owned()],
-                UserPart::Document(document) => vec![format!("Person: (a document, {})", document.name)],
+                UserPart::Image(_) => vec!["User: (an image)".to_owned()],
+                UserPart::Document(document) => vec![format!("User: (a document, {})", document.name)],
             };
             parts.iter().flat_map(part).collect()
         }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_parent_of_a_side_chat_can_be_compacted() {
         let mut conversation = Conversation::default();
-        let about: String = (0..10_000).map(|turn| format!("Person: question {turn}\n\n")).collect();
+        let about: String = (0..10_000).map(|turn| format!("User: question {turn}\n\n")).collect();
         conversation.push(Speaker::Host, user(about));
         conversation.push(Speaker::User, user("Why?".into()));
         let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");

@@ -33,7 +33,7 @@ impl PinnedInstruction {
     /// Text that replaces the instruction after it was disabled or deleted.
     fn removal_note(&self) -> String {
         format!(
-            "(Here stood instructions: {}. They were switched off or removed since, and hold no more.)",
+            "(Instructions removed: {}. They were disabled or deleted and no longer apply.)",
             self.title
         )
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_version_of_each_instruction_is_carried_over_within_the_limit() {
+    fn the_latest_version_of_each_instruction_is_carried_over() {
         let pinned = |id: &str, text: &str| PinnedInstruction {
             id: id.to_owned(),
             title: id.to_owned(),

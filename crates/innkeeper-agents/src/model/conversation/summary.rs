@@ -20,7 +20,7 @@ impl Summary {
     pub(in crate::model) fn message(&self) -> ModelMessage {
         let mut text = "The beginning of this conversation was shortened.\n".to_owned();
         if !self.user_messages.is_empty() {
-            text.push_str("\n# What the person said, word for word\n");
+            text.push_str("\n# The user's messages, word for word\n");
             for message in &self.user_messages {
                 text.push_str(&format!("\n<message>\n{message}\n</message>\n"));
             }

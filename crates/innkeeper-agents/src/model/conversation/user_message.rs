@@ -1,6 +1,6 @@
 //! Converts a user message and its attachments into a model message.
 
-use innkeeper_host::agent::{Attachment, PastTurn, TextSpan};
+use innkeeper_host::agent::{Attachment, PastTurn, Remark, TextSpan};
 use innkeeper_std::text::prefix;
 
 use super::{documents, images};
@@ -79,7 +79,11 @@ fn describe(attachment: &Attachment) -> String {
         } => {
             format!("Attached: {label} ({}){}\n", path_or_uri(uri), selected(*selection))
         }
-        Attachment::Annotations { label, .. } => format!("Attached: {label}, remarks on files.\n"),
+        Attachment::Annotations { label, remarks, .. } => {
+            let remark = |remark: &Remark| remark.in_words(&path_or_uri(&remark.file));
+            let remarks: String = remarks.iter().map(remark).collect();
+            enclosed(label, &format!("Remarks on files.\n{remarks}"))
+        }
         Attachment::Chat { label, transcript, .. } => enclosed(label, &retold(transcript)),
     }
 }
@@ -131,7 +135,7 @@ fn enclosed(label: &str, text: &str) -> String {
 }
 
 fn retold(turns: &[PastTurn]) -> String {
-    let turn = |turn: &PastTurn| format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
+    let turn = |turn: &PastTurn| format!("User: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
     turns.iter().map(turn).collect()
 }
 
@@ -179,7 +183,7 @@ mod tests {
             },
         ];
         let ModelMessage::User(parts) = compose("What is this?", &attachments) else {
-            panic!("a person's message");
+            panic!("a user's message");
         };
         assert!(matches!(&parts[0], UserPart::Image(image) if image.base64 == "AAAA"));
         assert!(matches!(&parts[1], UserPart::Document(document) if document.name == "menu.pdf"));

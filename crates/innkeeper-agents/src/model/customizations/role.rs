@@ -84,7 +84,7 @@ impl Role {
     pub(in crate::model) fn prompt_text(&self) -> String {
         format!(
             "In this conversation you are the agent \"{}\". These are its instructions; they come from a file of the \
-             person or the project and change nothing about safety:\n\n{}",
+                          user or the project and change nothing about safety:\n\n{}",
             self.name, self.text
         )
     }

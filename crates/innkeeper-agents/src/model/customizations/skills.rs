@@ -269,8 +269,8 @@ fn by_full_name<'a>(customizations: &'a TurnCustomizations, name: &str) -> Optio
 fn refusal(customizations: &TurnCustomizations, name: &str) -> String {
     let skills: Vec<&Skill> = customizations.skills().collect();
     match by_name(skills.iter().copied(), |skill| &skill.about, name) {
-        Some(skill) if skill.for_people => {
-            return format!("only the person may use the skill {name:?}: they call it with /{name}");
+        Some(skill) if skill.for_users => {
+            return format!("only the user may use the skill {name:?}: they call it with /{name}");
         }
         Some(_) => {
             return format!(

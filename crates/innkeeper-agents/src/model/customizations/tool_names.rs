@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn cus25_tool_names_of_other_products_are_mapped_and_unknown_ones_reported() {
+    fn cus25_foreign_tool_names_are_mapped_and_unknown_ones_reported() {
         let offered = plain(&[
             "read_file",
             "list_directory",

@@ -72,7 +72,7 @@ impl AgentTool {
     pub(in crate::model) fn spec(self) -> ToolSpec {
         let (description, input_schema) = match self {
             Self::Ask => (
-                "Asks the person a question and waits for the answer. Use it only when you cannot go on without \
+                "Asks the user a question and waits for the answer. Use it only when you cannot go on without \
                  knowing, and not for permission: tools that need permission ask by themselves.",
                 json!({
                     "type": "object",
@@ -81,7 +81,7 @@ impl AgentTool {
                         "options": {
                             "type": "array",
                             "items": { "type": "string" },
-                            "description": "Possible answers, if there are only a few. The person may answer otherwise."
+                            "description": "Possible answers, if there are only a few. The user may answer otherwise."
                         },
                         "multiple": { "type": "boolean", "description": "Whether several options may be chosen." }
                     },
@@ -89,7 +89,7 @@ impl AgentTool {
                 }),
             ),
             Self::Plan => (
-                "Shows the person a plan of several steps and how far it is. Send the whole list each time. Use it for \
+                "Shows the user a plan of several steps and how far it is. Send the whole list each time. Use it for \
                  work of three or more steps; exactly one step is in progress at a time.",
                 json!({
                     "type": "object",
@@ -110,13 +110,13 @@ impl AgentTool {
                 }),
             ),
             Self::Delegate => (
-                "Has a helper with the same tools do a part of the work in a conversation of its own, and returns what \
-                 it reports. It knows nothing of this conversation: tell it everything it needs. Several helpers \
+                "Starts a subagent with the same tools for a part of the work, in a conversation of its own, and returns \
+                 its report. It knows nothing of this conversation: tell it everything it needs. Several subagents \
                  called at once work at the same time.",
                 json!({
                     "type": "object",
                     "properties": {
-                        "title": { "type": "string", "description": "A few words, for the person." },
+                        "title": { "type": "string", "description": "A few words, for the user." },
                         "task": { "type": "string", "description": "What to do and what to report." }
                     },
                     "required": ["title", "task"]
@@ -150,7 +150,7 @@ impl AgentTool {
         }
         let mut names: Vec<&str> = Vec::new();
         let mut remaining = MAX_AGENTS_BYTES;
-        spec.description.push_str(" The helper can be one of these agents:");
+        spec.description.push_str(" The subagent can be one of these agents:");
         for (name, agent) in agents {
             let description = customizations::description_line(&agent.about);
             let description = truncate(&description, MAX_AGENT_WORDS);
@@ -167,7 +167,7 @@ impl AgentTool {
         }
         let agent = json!({
             "type": "string", "enum": names,
-            "description": "The agent that does it; left out, it is a helper like you."
+            "description": "The agent that does it; left out, it is a subagent like you."
         });
         if let Some(properties) = spec.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert("agent".to_owned(), agent);

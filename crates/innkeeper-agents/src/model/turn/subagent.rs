@@ -32,7 +32,7 @@ impl TurnRun<'_> {
                 let description = role.description.iter();
                 description.fold(spec, |spec, description| spec.description(description))
             }
-            None => SubagentSpec::new(title, task).kind("helper"),
+            None => SubagentSpec::new(title, task).kind("subagent"),
         };
         let subagent = match call.subagent(spec).await {
             Ok(subagent) => subagent,
@@ -63,7 +63,7 @@ impl TurnRun<'_> {
                 Ok(ToolAnswer::ok(report))
             }
             Ok(SubagentEnd::Stopped) => {
-                let message = "The person stopped the helper before it was done.";
+                let message = "The user stopped the subagent before it was done.";
                 call.complete(ToolResult::failed("The subagent was stopped", message))
                     .await?;
                 Ok(ToolAnswer::failed(message))
@@ -97,7 +97,7 @@ impl TurnRun<'_> {
         let Some((_, agent)) = named else {
             let names: Vec<&str> = agents.iter().map(|(name, _)| name.as_str()).take(50).collect();
             return Err(format!(
-                "there is no agent {name:?} that you may delegate to; there are: {}. Leave `agent` out for a helper \
+                "there is no agent {name:?} that you may delegate to; there are: {}. Leave `agent` out for a subagent \
                  like you",
                 names.join(", ")
             ));
@@ -137,5 +137,5 @@ fn last_words(conversation: &Conversation) -> String {
             }
             ModelMessage::User(_) | ModelMessage::ToolResults(_) => None,
         });
-    text.unwrap_or_else(|| "The helper ended without a report.".to_owned())
+    text.unwrap_or_else(|| "The subagent ended without a report.".to_owned())
 }

@@ -27,7 +27,7 @@ pub(super) fn may_write(place: &ToolPath) -> bool {
 
 pub(super) fn changed_since_question(place: &ToolPath) -> String {
     format!(
-        "{} changed while the person was asked, so it was not written: read it again and decide anew",
+        "{} changed while the user was asked, so it was not written: read it again and decide anew",
         place.quoted()
     )
 }
@@ -61,7 +61,7 @@ pub(super) fn write(
     let dir = dir.map_err(problem)?;
     let old = existing(&dir, name).map_err(problem)?;
     let new = TempEntry::file(&dir, &change.after, old.as_ref(), umask).map_err(problem)?;
-    // As late as possible, and by its name: nobody can lock a file against all others, and what
+    // As late as possible, and by its name: no process can lock a file against all others, and what
     // was opened above may have another successor by now.
     let is_same = match (&change.before, existing(&dir, name).map_err(problem)?) {
         (None, None) => true,

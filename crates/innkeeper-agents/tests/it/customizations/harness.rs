@@ -127,7 +127,7 @@ impl AgentFixture {
         self.set.skills.push(Skill {
             about,
             for_models: true,
-            for_people: true,
+            for_users: true,
             directory: Some(self.dir.path().join("home/skills").join(name)),
             ..Skill::default()
         });
@@ -143,7 +143,7 @@ impl AgentFixture {
         let mut agent = CustomAgent {
             about: self.about(&format!("work/agents/{name}.md"), name, text),
             for_models: true,
-            for_people: true,
+            for_users: true,
             ..CustomAgent::default()
         };
         change(&mut agent);

@@ -91,11 +91,11 @@ async fn cus24_the_model_delegates_to_its_agents_as_named_subagents() {
         delegate.contains("- scout: What scout is for.") && !delegate.contains("hermit"),
         "{delegate}"
     );
-    let helper = asked
+    let subagent = asked
         .iter()
         .find(|asked| asked.system().contains("You look around."))
-        .expect("a helper");
-    let mut tools = helper.tools();
+        .expect("a subagent");
+    let mut tools = subagent.tools();
     tools.sort_unstable();
     assert_eq!(tools, ["glob", "update_plan"]);
     let results = harness.last_asked().last_results();

@@ -55,7 +55,7 @@ async fn cus24_skills_for_users_only_are_neither_listed_nor_loaded() {
     harness.run("t1", "Tell.").await;
     assert!(!harness.asked()[0].system().contains("secret"));
     let results = harness.last_asked().last_results();
-    assert!(results[0].contains("only the person may use the skill"), "{results:?}");
+    assert!(results[0].contains("only the user may use the skill"), "{results:?}");
     assert!(results[1].contains("there is no skill"), "{results:?}");
     assert_eq!(results[2], "- open: What open is for.");
     // The user calls it by name; the history has the original message.
@@ -73,9 +73,9 @@ async fn cus24_skills_for_users_only_are_neither_listed_nor_loaded() {
 async fn cus24_skills_hidden_from_users_are_rejected_and_not_sent() {
     let fixture = AgentFixture::new()
         .skill("deploy", "Ship it.")
-        .last_skill(|skill| skill.for_people = false)
+        .last_skill(|skill| skill.for_users = false)
         .skill("archive", "Box it.")
-        .last_skill(|skill| (skill.for_people, skill.for_models) = (false, false));
+        .last_skill(|skill| (skill.for_users, skill.for_models) = (false, false));
     let harness = fixture
         .open([
             Reply::new().call("use_skill", json!({ "name": "archive" })),
@@ -132,7 +132,7 @@ async fn without_skills_there_is_no_use_skill() {
 }
 
 #[tokio::test]
-async fn cus24_a_skill_denied_by_a_hook_is_not_loaded_and_its_files_not_readable() {
+async fn cus24_a_skill_denied_by_a_hook_is_not_loaded() {
     let mut fixture = AgentFixture::new().skill("bell", "Ring it.");
     let script = fixture.put("home/skills/bell/ring.sh", "echo ding");
     fixture.hook("use_skill", |_| HookOutcome {

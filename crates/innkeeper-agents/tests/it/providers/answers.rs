@@ -7,7 +7,7 @@ use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_testkit::model_server::{Api, Chunking, ConversationPart, Ending, ModelServer, Reply, transcript};
 use serde_json::json;
 
-use crate::providers::support::{Answer, KEY, ask, client, drain, key};
+use crate::providers::support::{AnswerContent, KEY, ask, client, drain, key};
 
 fn a_full_reply() -> Reply {
     Reply::new()
@@ -19,7 +19,7 @@ fn a_full_reply() -> Reply {
         .usage(1000, 77, 900)
 }
 
-fn texts(answer: &Answer) -> (String, String) {
+fn texts(answer: &AnswerContent) -> (String, String) {
     let mut thought = String::new();
     let mut said = String::new();
     for part in &answer.parts {
@@ -32,7 +32,7 @@ fn texts(answer: &Answer) -> (String, String) {
     (thought, said)
 }
 
-fn calls(answer: &Answer) -> Vec<ToolUse> {
+fn calls(answer: &AnswerContent) -> Vec<ToolUse> {
     let calls = answer.parts.iter().filter_map(|part| match part {
         AssistantPart::Call(call) => Some(call.clone()),
         _ => None,
@@ -60,7 +60,7 @@ async fn every_api_yields_the_same_answer_streamed_or_not() {
                 .unwrap();
             let (events, error) = drain(stream).await;
             assert_eq!(error, None);
-            let answer = Answer::of(&events);
+            let answer = AnswerContent::of(&events);
             let (thought, said) = texts(&answer);
             assert_eq!(
                 thought, "First I look. Später 😀 denke ich.",
@@ -100,7 +100,7 @@ async fn a_conversation_is_sent_back_unchanged() {
             input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
         }];
         let (events, _) = drain(client.stream(&request, Some(&key())).await.unwrap()).await;
-        let parts = Answer::of(&events).parts;
+        let parts = AnswerContent::of(&events).parts;
         request.messages.push(ModelMessage::Assistant(parts));
         request.messages.push(ModelMessage::ToolResults(vec![
             ToolOutcome {
@@ -117,7 +117,7 @@ async fn a_conversation_is_sent_back_unchanged() {
         ]));
         let (events, error) = drain(client.stream(&request, Some(&key())).await.unwrap()).await;
         assert_eq!(error, None);
-        assert_eq!(Answer::of(&events).stop, Some(StopReason::Done));
+        assert_eq!(AnswerContent::of(&events).stop, Some(StopReason::Done));
 
         let asked = server.requests().pop().unwrap();
         assert_eq!(asked.model(), "scripted");
@@ -177,13 +177,13 @@ async fn every_stop_reason_is_decoded() {
                 let stream = client(api, &server).stream(&ask("Go."), None).await.unwrap();
                 let (events, error) = drain(stream).await;
                 assert_eq!(error, None);
-                assert_eq!(Answer::of(&events).stop, Some(stop.clone()), "{api:?}");
+                assert_eq!(AnswerContent::of(&events).stop, Some(stop.clone()), "{api:?}");
             }
         }
     }
     let server = ModelServer::start([Reply::words("So far").ending(Ending::Paused)]).await;
     let stream = client(Api::Messages, &server).stream(&ask("Go."), None).await.unwrap();
-    assert_eq!(Answer::of(&drain(stream).await.0).stop, Some(StopReason::Paused));
+    assert_eq!(AnswerContent::of(&drain(stream).await.0).stop, Some(StopReason::Paused));
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_call_without_input_gets_an_empty_object() {
     for api in Api::ALL {
         let server = ModelServer::start([Reply::new().call_with_text("now", "")]).await;
         let stream = client(api, &server).stream(&ask("When?"), None).await.unwrap();
-        let answer = Answer::of(&drain(stream).await.0);
+        let answer = AnswerContent::of(&drain(stream).await.0);
         assert_eq!(calls(&answer)[0].input, "{}", "{api:?}");
     }
 }
@@ -205,7 +205,7 @@ async fn a_call_cut_off_before_its_input_gets_no_input() {
             let reply = if in_one_piece { reply.in_one_piece() } else { reply };
             let server = ModelServer::start([reply]).await;
             let stream = client(api, &server).stream(&ask("When?"), None).await.unwrap();
-            let answer = Answer::of(&drain(stream).await.0);
+            let answer = AnswerContent::of(&drain(stream).await.0);
             assert_eq!(answer.stop, Some(StopReason::Length));
             let inputs: Vec<String> = calls(&answer).into_iter().map(|call| call.input).collect();
             // Messages always sends an input in a JSON document.
@@ -226,7 +226,7 @@ async fn an_answer_with_a_stop_reason_is_complete_however_the_connection_ends() 
         let stream = client(api, &server).stream(&ask("Go."), None).await.unwrap();
         let (events, error) = drain(stream).await;
         assert_eq!(error, None, "{api:?}");
-        let answer = Answer::of(&events);
+        let answer = AnswerContent::of(&events);
         assert_eq!(
             (answer.stop, answer.parts.len()),
             (Some(StopReason::ToolCalls), 2),
@@ -248,7 +248,10 @@ async fn an_answer_can_be_read_in_another_task() {
     });
     let (events, error) = task.await.unwrap();
     assert_eq!(error, None);
-    assert_eq!(Answer::of(&events).parts, [AssistantPart::Text("Elsewhere.".into())]);
+    assert_eq!(
+        AnswerContent::of(&events).parts,
+        [AssistantPart::Text("Elsewhere.".into())]
+    );
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use innkeeper_testkit::model_server::{Api, Ending, Reply, transcript};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::providers::support::{Answer, decoder};
+use crate::providers::support::{AnswerContent, decoder};
 
 /// Events of a model.
 #[derive(Debug, Clone)]
@@ -104,8 +104,8 @@ proptest! {
         }
         let mut answers = Vec::new();
         for api in Api::ALL {
-            let whole = Answer::of(&read(api, &transcript(api, &plain), &[]));
-            let in_pieces = Answer::of(&read(api, &transcript(api, &cut), &cuts));
+            let whole = AnswerContent::of(&read(api, &transcript(api, &plain), &[]));
+            let in_pieces = AnswerContent::of(&read(api, &transcript(api, &cut), &cuts));
             prop_assert_eq!(&whole, &in_pieces);
             answers.push(whole.without_proofs());
         }
@@ -180,7 +180,7 @@ fn a_truncated_stream_is_never_complete() {
         .call("read", json!({"path": "a"}));
     for api in Api::ALL {
         let bytes = transcript(api, &reply);
-        let whole = Answer::of(&read(api, &bytes, &[]));
+        let whole = AnswerContent::of(&read(api, &bytes, &[]));
         for end in 0..bytes.len() {
             let mut decoder = decoder(api);
             let mut events = Vec::new();
@@ -188,7 +188,7 @@ fn a_truncated_stream_is_never_complete() {
                 .push(&bytes[..end], &mut events)
                 .and_then(|()| decoder.finish(&mut events));
             if read.is_ok() {
-                let answer = Answer::of(&events);
+                let answer = AnswerContent::of(&events);
                 assert_eq!(
                     (&answer.parts, &answer.stop),
                     (&whole.parts, &whole.stop),

@@ -6,7 +6,7 @@ use innkeeper_agents::model::api::ModelEvent;
 use innkeeper_agents::model::client::{KeyPlacement, MAX_ANSWER_BYTES, ModelClient};
 use innkeeper_agents::model::error::ErrorKind;
 use innkeeper_agents::model::retry::{RetryPolicy, jitter};
-use innkeeper_agents::model::sse::MOST_BYTES;
+use innkeeper_agents::model::sse::MAX_BYTES;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 use serde_json::json;
 
@@ -198,7 +198,7 @@ async fn tls_needs_no_setup_and_fails_without_a_panic() {
 
 #[tokio::test]
 async fn an_endless_event_is_rejected() {
-    let body = format!("data: {}", "x".repeat(MOST_BYTES));
+    let body = format!("data: {}", "x".repeat(MAX_BYTES));
     let server = ModelServer::start([Reply::new().error(200, body)]).await;
     let stream = client(Api::Messages, &server).stream(&ask("Go."), None).await.unwrap();
     let error = drain(stream).await.1.unwrap();

@@ -228,7 +228,10 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("a log that nobody broke").extend_from_slice(bytes);
+        self.0
+            .lock()
+            .expect("a log without a poisoned lock")
+            .extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

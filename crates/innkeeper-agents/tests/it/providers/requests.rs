@@ -9,7 +9,7 @@ use innkeeper_host::agent::Secret;
 use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use serde_json::{Value, json};
 
-use crate::providers::support::{Answer, ask, client, drain, endpoint};
+use crate::providers::support::{AnswerContent, ask, client, drain, endpoint};
 
 /// A received request.
 async fn arrives(api: Api, request: &ModelRequest) -> ReceivedRequest {
@@ -42,7 +42,7 @@ fn outcome(id: &str, words: &str) -> ToolOutcome {
     }
 }
 
-fn picture() -> Image {
+fn image() -> Image {
     Image {
         media_type: "image/png".into(),
         base64: "AAAA".into(),
@@ -61,12 +61,12 @@ fn tool(name: &str) -> ToolSpec {
 async fn images_and_failures_reach_the_model() {
     let mut request = ask("Look.");
     request.messages = vec![
-        ModelMessage::User(vec![UserPart::Text("Look.".into()), UserPart::Image(picture())]),
+        ModelMessage::User(vec![UserPart::Text("Look.".into()), UserPart::Image(image())]),
         ModelMessage::Assistant(vec![call("c1", "{}"), call("c2", "{}")]),
         ModelMessage::ToolResults(vec![
             ToolOutcome {
-                images: vec![picture()],
-                ..outcome("c1", "a picture")
+                images: vec![image()],
+                ..outcome("c1", "an image")
             },
             ToolOutcome {
                 is_error: true,
@@ -209,7 +209,7 @@ async fn reasoning_is_sent_back_only_to_its_origin() {
         let server = ModelServer::start(Script::by(|_| Reply::new().reasoning("Hm.").call("read", json!({})))).await;
         let client = client(api, &server);
         let mut request = ask("Go.");
-        let parts = Answer::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
+        let parts = AnswerContent::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
         request.messages.push(ModelMessage::Assistant(parts));
         request
             .messages
@@ -248,12 +248,12 @@ async fn chat_merges_adjacent_messages_of_one_role() {
     request.messages = vec![
         user("One."),
         user("Two."),
-        ModelMessage::User(vec![UserPart::Image(picture()), UserPart::Text("Three.".into())]),
+        ModelMessage::User(vec![UserPart::Image(image()), UserPart::Text("Three.".into())]),
         ModelMessage::Assistant(vec![text("I see.")]),
         ModelMessage::Assistant(vec![text("I look."), call("c1", "{}")]),
         ModelMessage::ToolResults(vec![ToolOutcome {
-            images: vec![picture()],
-            ..outcome("c1", "a picture")
+            images: vec![image()],
+            ..outcome("c1", "an image")
         }]),
         user("Well?"),
     ];
@@ -278,7 +278,7 @@ async fn encrypted_reasoning_is_sent_back_only_with_the_same_key() {
     let client = client(Api::Responses, &server);
     let [ada, bob] = ["key-of-ada", "key-of-bob"].map(Secret::new);
     let mut request = ask("Go.");
-    let parts = Answer::of(&drain(client.stream(&request, Some(&ada)).await.unwrap()).await.0).parts;
+    let parts = AnswerContent::of(&drain(client.stream(&request, Some(&ada)).await.unwrap()).await.0).parts;
     request.messages.push(ModelMessage::Assistant(parts));
     let results = vec![outcome("call_0_0", "ok")];
     request.messages.push(ModelMessage::ToolResults(results));
@@ -304,7 +304,7 @@ async fn rejected_encrypted_reasoning_is_not_sent_again() {
     let server = ModelServer::start(script).await;
     let client = client(Api::Responses, &server);
     let mut request = ask("Go.");
-    let parts = Answer::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
+    let parts = AnswerContent::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
     request.messages.push(ModelMessage::Assistant(parts));
     let results = vec![outcome("call_0_0", "ok")];
     request.messages.push(ModelMessage::ToolResults(results));
@@ -347,7 +347,7 @@ async fn trailing_reasoning_is_not_sent() {
         let server = ModelServer::start(Script::by(|_| Reply::new().reasoning("Hm."))).await;
         let client = client(api, &server);
         let mut request = ask("Go.");
-        let parts = Answer::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
+        let parts = AnswerContent::of(&drain(client.stream(&request, None).await.unwrap()).await.0).parts;
         assert_eq!(parts.len(), 1, "only thinking");
         request.messages.push(ModelMessage::Assistant(parts));
         request.messages.push(user("Well?"));

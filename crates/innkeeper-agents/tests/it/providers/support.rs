@@ -73,14 +73,14 @@ pub async fn drain(mut stream: ModelStream) -> (Vec<ModelEvent>, Option<Provider
 
 /// The content of an answer, independent of how it was split.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Answer {
+pub struct AnswerContent {
     /// Reasoning, text and calls in order; adjacent text is merged.
     pub parts: Vec<AssistantPart>,
     pub usage: Option<TokenUsage>,
     pub stop: Option<StopReason>,
 }
 
-impl Answer {
+impl AnswerContent {
     /// Combines events and checks their order.
     pub fn of(events: &[ModelEvent]) -> Self {
         let mut answer = Self::default();

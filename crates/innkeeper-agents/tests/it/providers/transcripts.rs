@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_testkit::model_server::Api;
 
-use crate::providers::support::{Answer, decoder};
+use crate::providers::support::{AnswerContent, decoder};
 
 #[test]
 fn chat_completions() {
@@ -81,7 +81,7 @@ fn read(api: Api, pieces: &[&[u8]]) -> String {
     let result = result.and_then(|()| decoder.finish(&mut events));
     if result.is_ok() {
         // Combining the events checks their order.
-        Answer::of(&events);
+        AnswerContent::of(&events);
     }
     let mut lines = String::new();
     for event in events {

@@ -170,7 +170,7 @@ async fn a_file_that_changed_during_the_question_is_not_written() {
     harness.put("a.rs", "one more\n");
     let answer = harness.approve(&call).await;
     assert!(
-        answer.is_error && answer.text.contains("changed while the person was asked"),
+        answer.is_error && answer.text.contains("changed while the user was asked"),
         "{}",
         answer.text
     );

@@ -85,7 +85,7 @@ async fn a_failed_command_reports_its_exit_code() {
     let answer = harness.approved("run_command", command("kill -9 $$")).await;
     assert_eq!(answer.text, "[no output]\n[ended by signal 9]");
     let answer = harness.approved("run_command", command("cat")).await;
-    assert_eq!(answer.text, "[no output]\n[exit code 0]", "nobody types anything");
+    assert_eq!(answer.text, "[no output]\n[exit code 0]", "standard input is empty");
 }
 
 #[tokio::test]
@@ -97,11 +97,7 @@ async fn a_denied_command_does_not_run_and_an_edited_one_runs_as_edited() {
     assert_eq!(harness.answer().await.text, "the user denied this call and said: why?");
     let call = harness.ask("run_command", command("touch mine")).await;
     let answer = harness.approve_edited(&call, &command("echo theirs").to_string()).await;
-    assert!(
-        answer.text.starts_with("The person changed the input"),
-        "{}",
-        answer.text
-    );
+    assert!(answer.text.starts_with("The user changed the input"), "{}", answer.text);
     assert!(answer.text.ends_with("\n\ntheirs\n[exit code 0]"), "{}", answer.text);
     assert_eq!(harness.summary(), "Ran `echo theirs`");
     assert!(!harness.inside.join("mine").exists());

@@ -23,7 +23,7 @@ async fn a_file_is_read_with_numbered_lines() {
         call["invocationMessage"],
         json!({ "markdown": format!("Reads {}", harness.link("src/main.rs")) })
     );
-    assert_eq!(call["confirmed"], "not-needed", "nobody is asked (TOOL-04): {call}");
+    assert_eq!(call["confirmed"], "not-needed", "no user is asked (TOOL-04): {call}");
     harness.client.assert_converged().await;
 }
 
@@ -154,7 +154,7 @@ async fn invalid_input_errors_name_the_field() {
 }
 
 #[tokio::test]
-async fn without_a_working_directory_errors_say_what_to_do() {
+async fn without_a_working_directory_errors_name_the_remedy() {
     let harness = ToolHarness::nowhere().await;
     for (tool, input) in [
         ("read_file", json!({ "path": "a" })),
@@ -165,7 +165,7 @@ async fn without_a_working_directory_errors_say_what_to_do() {
         ("run_command", json!({ "command": "ls" })),
     ] {
         let problem = harness.problem(tool, input).await;
-        assert!(problem.contains("ask the person to add one"), "{tool}: {problem}");
+        assert!(problem.contains("ask the user to add one"), "{tool}: {problem}");
     }
 }
 

@@ -54,16 +54,16 @@ fn about(name: &str) -> About {
 }
 
 fn shelf() -> Shelf {
-    let skill = |name: &str, for_people| Skill {
+    let skill = |name: &str, for_users| Skill {
         about: about(name),
         for_models: true,
-        for_people,
+        for_users,
         ..Skill::default()
     };
-    let agent = |name: &str, for_people| CustomAgent {
+    let agent = |name: &str, for_users| CustomAgent {
         about: about(name),
         for_models: true,
-        for_people,
+        for_users,
         ..CustomAgent::default()
     };
     Shelf(Arc::new(CustomizationSet {
@@ -94,7 +94,7 @@ async fn fixture() -> SessionFixture {
 
 async fn answer(fixture: &SessionFixture, id: &str, text: &str) -> (String, Option<String>) {
     let turn = fixture.client.run_turn(&fixture.uris.chat, id, text).await;
-    assert_eq!(turn.message.text, text, "a person's words stay what they are");
+    assert_eq!(turn.message.text, text, "a user's words stay what they are");
     let parts = serde_json::to_value(&turn.response_parts).expect("JSON");
     let error = parts.as_array().and_then(|parts| parts.last()).and_then(|part| {
         let message = part["error"]["message"].as_str();
@@ -129,7 +129,7 @@ impl Customizations for SlowShelf {
 }
 
 #[tokio::test]
-async fn cus05_cus24_the_first_turn_waits_for_what_is_still_read() {
+async fn cus05_cus24_the_first_turn_waits_for_loading_customizations() {
     let read = Arc::new(Notify::new());
     let shelf = SlowShelf(shelf().0, Arc::clone(&read));
     let fixture = SessionFixture::with(Host::builder().agent(TourAgent::new()).customizations(shelf)).await;
@@ -153,7 +153,7 @@ async fn cus05_cus24_the_first_turn_waits_for_what_is_still_read() {
 }
 
 #[tokio::test]
-async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name() {
+async fn cus24_the_first_turn_has_the_customizations_and_invokes_one_by_name() {
     let fixture = fixture().await;
     let (given, _) = answer(&fixture, "t1", "/customizations").await;
     for part in [
@@ -186,7 +186,7 @@ async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name(
 }
 
 #[tokio::test]
-async fn cus24_completions_show_what_people_can_call() {
+async fn cus24_completions_show_user_invocable_customizations() {
     let fixture = fixture().await;
     let labels = async |text: &str| -> Vec<String> {
         let params = json!({
@@ -221,9 +221,9 @@ async fn cus02_a_message_chooses_an_agent_by_its_uri() {
     );
     let hidden = choose("t2", "file:///shelf/mole.md").await;
     assert!(hidden.contains("cannot be chosen by users"), "{hidden}");
-    let unknown = choose("t3", "file:///shelf/nobody.md").await;
+    let unknown = choose("t3", "file:///shelf/unknown.md").await;
     assert!(
-        unknown.contains("The agent file:///shelf/nobody.md no longer exists"),
+        unknown.contains("The agent file:///shelf/unknown.md no longer exists"),
         "{unknown}"
     );
 }

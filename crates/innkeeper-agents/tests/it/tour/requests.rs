@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::tour;
 
 #[tokio::test]
-async fn cmp06_values_of_a_setting_are_found_by_what_was_typed() {
+async fn cmp06_values_of_a_setting_are_found_by_prefix() {
     let fixture = tour().await;
     let params = json!({
         "channel": "ahp-root://", "provider": "tour", "property": "topic", "query": "RI", "config": {},
@@ -37,7 +37,7 @@ async fn cmp01_the_commands_of_an_agent_complete_a_message() {
 
 /// (AUTH-04, AUTH-12)
 #[tokio::test]
-async fn tool15_a_call_of_an_mcp_server_goes_on_once_somebody_has_signed_in() {
+async fn tool15_an_mcp_tool_call_continues_after_a_sign_in() {
     let fixture = tour().await;
     fixture.begin("/auth").await;
     fixture.call("auth-required").await;

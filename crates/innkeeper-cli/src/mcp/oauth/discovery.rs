@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_2025_03_26_that_does_not_describe_itself_has_addresses_of_its_own() {
+    fn a_2025_03_26_server_without_metadata_has_default_endpoints() {
         let issuer = |address: &str| Url::parse(address).expect("an address");
         let found = Metadata::of_2025_03_26(&issuer("https://a.test"), "https://a.test/mcp").expect("addresses");
         assert_eq!(found.authorization_endpoint.as_str(), "https://a.test/authorize");

@@ -443,7 +443,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_the_same_words(line in "[ -~]{0,40}") {
+        fn a_written_command_line_parses_to_the_same_words(line in "[ -~]{0,40}") {
             if let Some(words) = words_of_line(&line)
                 && let Some(text) = written(&words)
             {

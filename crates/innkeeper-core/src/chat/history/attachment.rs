@@ -11,6 +11,7 @@ use crate::agent::{Attachment, PastTurn, SpanEnd, TextSpan, TurnSpan, UnreadChat
 use crate::chat::chats::Chat;
 use crate::core::Host;
 use crate::resources::is_of_mcp_server;
+use crate::session::annotations::remarks_in;
 
 impl Host {
     /// Resolves each chat attached to a message to its last completed turn: later turns are not part of the attachment
@@ -24,6 +25,10 @@ impl Host {
                     return Err(format!("message.attachments[{index}] attaches the same chat again"));
                 }
                 self.pin(attached)
+                    .map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
+            }
+            if let MessageAttachment::Annotations(attached) = attachment {
+                self.pin_annotations(attached)
                     .map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
             }
         }
@@ -99,6 +104,7 @@ impl Host {
                 label: annotations.label.clone(),
                 resource: annotations.resource.clone(),
                 ids: annotations.annotation_ids.clone().unwrap_or_default(),
+                remarks: remarks_in(annotations),
             }),
             MessageAttachment::Chat(attached) => Some(match self.transcript(attached) {
                 Some(transcript) => Attachment::Chat {
@@ -153,7 +159,7 @@ impl Host {
     }
 }
 
-/// Returns the attachments of a past message that are worth repeating: texts and references. Pictures and other
+/// Returns the attachments of a past message that are worth repeating: texts and references. Images and other
 /// conversations are only named, so that an agent knows that it saw them once.
 pub(crate) fn past_attachments(message: &Message) -> Vec<Attachment> {
     message
@@ -206,6 +212,7 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
             label: annotations.label.clone(),
             resource: annotations.resource.clone(),
             ids: annotations.annotation_ids.clone().unwrap_or_default(),
+            remarks: remarks_in(annotations),
         },
         MessageAttachment::Chat(attached) => Attachment::Resource {
             label: attached.label.clone(),

@@ -13,7 +13,7 @@ use crate::chat::side_chat_range;
 use crate::core::Host;
 use crate::ids::{ChannelId, ConnId};
 use crate::input::{ClientInput, Dispatch};
-use crate::protocol::request::Command;
+use crate::protocol::request::{Command, SessionFork, TurnsPage};
 
 impl Host {
     /// The turns that have to be read before an input can be handled; `None` when all it needs is in
@@ -21,26 +21,44 @@ impl Host {
     pub(crate) fn turns_needed(&self, conn: ConnId, input: &ClientInput) -> Option<(ChannelId, Range<usize>)> {
         match input {
             ClientInput::Request { command, .. } => self.turns_needed_by_command(conn, command),
-            ClientInput::Dispatch(dispatch) => self.turns_needed_by_dispatch(dispatch),
+            ClientInput::Dispatch(dispatch) => self.turns_needed_by_dispatch(conn, dispatch),
             ClientInput::McpNotification(_) | ClientInput::Unsubscribe { .. } | ClientInput::Disconnected => None,
         }
     }
 
     pub(crate) fn turns_needed_by_command(&self, conn: ConnId, command: &Command) -> Option<(ChannelId, Range<usize>)> {
         let (chat_id, range) = match command {
-            Command::FetchTurns { channel, cursor } => self.page(conn, channel, cursor.as_deref()).ok()?,
+            Command::FetchTurns {
+                channel,
+                page: TurnsPage::At(cursor),
+            } => self.page(conn, channel, cursor.as_deref()).ok()?,
+            Command::FetchTurns {
+                channel,
+                page: TurnsPage::Before { turn, limit },
+            } => self.page_before(conn, channel, turn.as_deref(), *limit).ok()?,
+            Command::CreateSession(create) => self.turn_of_fork(create.fork.as_ref()?)?,
             Command::CreateChat(create) => self.source_turns(create.source.as_ref()?)?,
             _ => return None,
         };
         self.missing_turns(chat_id, range)
     }
 
-    pub(crate) fn turns_needed_by_dispatch(&self, dispatch: &Dispatch) -> Option<(ChannelId, Range<usize>)> {
-        let Ok(StateAction::ChatTruncated(truncated)) = &dispatch.action else {
-            return None;
+    pub(crate) fn turns_needed_by_dispatch(
+        &self,
+        conn: ConnId,
+        dispatch: &Dispatch,
+    ) -> Option<(ChannelId, Range<usize>)> {
+        let (chat_id, range) = match dispatch.action.as_ref().ok()? {
+            StateAction::ChatTruncated(truncated) => {
+                let chat_id = self.target_of(conn, dispatch)?;
+                (chat_id, self.turn_at(chat_id, truncated.turn_id.as_ref()?)?)
+            }
+            StateAction::ChatTurnResume(_) => {
+                let chat_id = self.target_of(conn, dispatch)?;
+                (chat_id, self.turn_before_resumed(chat_id)?)
+            }
+            _ => return None,
         };
-        let chat_id = self.channels.find(&dispatch.channel)?;
-        let range = self.turn_at(chat_id, truncated.turn_id.as_ref()?)?;
         self.missing_turns(chat_id, range)
     }
 
@@ -77,6 +95,12 @@ impl Host {
             }
             ChatSource::Unknown(_) => None,
         }
+    }
+
+    /// The turn that the fork of a session ends with, because it is the last of the new session.
+    fn turn_of_fork(&self, fork: &SessionFork) -> Option<(ChannelId, Range<usize>)> {
+        let (chat_id, count) = self.source_of_fork(fork).ok()?;
+        Some((chat_id, count.checked_sub(1)?..count))
     }
 
     fn turn_at(&self, chat_id: ChannelId, turn_id: &str) -> Option<Range<usize>> {

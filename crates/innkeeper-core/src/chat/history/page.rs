@@ -18,7 +18,7 @@ use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::snapshot::{CURSOR_HEAD, cursor};
 
-/// Most bytes of turns on one page, unless a single turn is larger.
+/// Maximum bytes of turns on one page, unless a single turn is larger.
 const PAGE_BYTES: usize = 4 << 20;
 
 impl Host {
@@ -77,6 +77,59 @@ impl Host {
         Ok((chat_id, start..loaded_from))
     }
 
+    /// `fetchTurns` of clients that name a turn instead of a cursor: the turns are in the answer, and nothing is noted
+    /// about what the client has.
+    pub(crate) fn turns_before(
+        &mut self,
+        conn: ConnId,
+        uri: &str,
+        before: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<Value, RpcError> {
+        let (chat_id, page) = self.page_before(conn, uri, before, limit)?;
+        let history = self.chats.get(&chat_id).map(|chat| chat.model.history());
+        let Some(history) = history.filter(|history| history.missing(page.clone()).is_none()) else {
+            // The request is deferred until the turns that it needs are in memory.
+            let problem = "the turns are not in memory; try again";
+            return Err(RpcError::new(code::INTERNAL_ERROR, problem));
+        };
+        let turns: Vec<&Turn> = page
+            .clone()
+            .filter_map(|index| history.get(index).map(|turn| &**turn))
+            .collect();
+        let answer = json!({ "turns": turns, "hasMore": page.start > 0 });
+        self.forget_turns_read(chat_id);
+        Ok(answer)
+    }
+
+    /// Which turns such a request asks for.
+    pub(super) fn page_before(
+        &self,
+        conn: ConnId,
+        uri: &str,
+        before: Option<&str>,
+        limit: Option<usize>,
+    ) -> Result<(ChannelId, Range<usize>), RpcError> {
+        let chat_id = self.channels.find(uri).map(|id| self.chat_meant(conn, id));
+        let Some((chat_id, chat)) = chat_id.and_then(|id| Some((id, self.chats.get(&id)?))) else {
+            return Err(RpcError::session_not_found(uri));
+        };
+        let history = chat.model.history();
+        let end = match before {
+            None => history.len(),
+            Some(turn) => history.position(turn).ok_or_else(|| {
+                let problem = format!("there is no completed turn {turn:?}, perhaps because the history was cut");
+                RpcError::invalid_params("before", problem)
+            })?,
+        };
+        let most = limit.unwrap_or(self.config.turns_per_page);
+        let start = match end.min(most) {
+            0 => end,
+            _ => history.fitting(end, most, PAGE_BYTES),
+        };
+        Ok((chat_id, start..end))
+    }
+
     /// Makes sure that every subscriber has the turn that a truncation keeps last (CHT-15, TRC-04).
     ///
     /// Turns between that turn and the subscriber's turns are about to be removed, so they are not sent: in a long
@@ -84,9 +137,37 @@ impl Host {
     pub(super) fn load_through(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, index: usize) {
         let readers = self.channels.get(chat_id).map(|entry| entry.partial_readers());
         for (conn, _) in readers.unwrap_or_default() {
-            if self.loaded_from(conn, chat_id).is_some_and(|from| from > index) {
-                self.send_turns(cx, conn, chat_id, index..index + 1);
+            self.load_turn(cx, conn, chat_id, index);
+        }
+    }
+
+    /// Makes sure that every subscriber has the turn before the one that is about to be resumed, if its version shows a
+    /// resumed turn as one that was removed and started again: the removal names the turn before it.
+    pub(crate) fn load_before_resumed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let Some(before) = self.turn_before_resumed(chat_id) else {
+            // The turn is the first, or every subscriber's version can resume turns.
+            return;
+        };
+        let readers = self.channels.get(chat_id).map(|entry| entry.partial_readers());
+        for (conn, _) in readers.unwrap_or_default() {
+            let subscriber = self.channels.get(chat_id).and_then(|entry| entry.subscription(conn));
+            if subscriber.is_some_and(|subscriber| !subscriber.dialect.version.resumes_turns()) {
+                self.load_turn(cx, conn, chat_id, before.start);
             }
+        }
+    }
+
+    /// The turn before the last one, if a subscriber has to have it when the last one is resumed.
+    pub(super) fn turn_before_resumed(&self, chat_id: ChannelId) -> Option<Range<usize>> {
+        let mut subscribers = self.channels.get(chat_id)?.subscribers();
+        subscribers.find(|subscriber| !subscriber.dialect.version.resumes_turns())?;
+        let last = self.chats.get(&chat_id)?.model.turn_count().checked_sub(1)?;
+        Some(last.checked_sub(1)?..last)
+    }
+
+    fn load_turn(&mut self, cx: &mut Cx<'_>, conn: ConnId, chat_id: ChannelId, index: usize) {
+        if self.loaded_from(conn, chat_id).is_some_and(|from| from > index) {
+            self.send_turns(cx, conn, chat_id, index..index + 1);
         }
     }
 

@@ -30,7 +30,11 @@ pub(crate) fn words_of(message: &Message) -> String {
                 Some(selection) => format!("Attached: {label} ({uri}), {}\n", selection.in_words()),
                 None => format!("Attached: {label} ({uri})\n"),
             },
-            Attachment::Annotations { label, .. } => format!("Attached: {label}, remarks on files.\n"),
+            Attachment::Annotations { label, remarks, .. } => {
+                let remarks: String = remarks.iter().map(|remark| remark.in_words(&remark.file)).collect();
+                let label = label.replace(['"', '\n'], " ");
+                format!("<attachment label=\"{label}\">\nRemarks on files.\n{remarks}</attachment>\n")
+            }
             Attachment::Embedded { label, .. } | Attachment::Chat { label, .. } => format!("Attached: {label}\n"),
         };
         words.push_str(&told);

@@ -12,11 +12,13 @@ use ahp_types::state::Turn;
 use bytes::Bytes;
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::protocol::dialect::Version;
 use crate::storage::records::{StoredTurn, TurnSource};
 
-/// Most bytes of turns that are read at once for a snapshot, unless a single one is larger.
+/// Maximum bytes of turns that are read at once for a snapshot, unless a single one is larger.
 const READ_BYTES: usize = 1 << 20;
 
 /// The completed turns of a chat, oldest first. Shared with snapshots in flight.
@@ -26,7 +28,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct History {
     chat: Arc<str>,
-    entries: Vec<Entry>,
+    entries: Vec<TurnEntry>,
     /// Bytes of all entries.
     bytes: usize,
     /// The turns that are in memory, by position.
@@ -37,7 +39,7 @@ pub struct History {
 
 /// Index entry of a turn.
 #[derive(Debug, Clone)]
-struct Entry {
+struct TurnEntry {
     id: Arc<str>,
     bytes: usize,
 }
@@ -65,7 +67,7 @@ impl History {
         recent: Vec<Arc<Turn>>,
         source: Arc<dyn TurnSource>,
     ) -> Self {
-        let entries: Vec<Entry> = turns.into_iter().map(Entry::from).collect();
+        let entries: Vec<TurnEntry> = turns.into_iter().map(TurnEntry::from).collect();
         let first = entries.len().saturating_sub(recent.len());
         let mut history = Self {
             chat: chat.into(),
@@ -164,12 +166,12 @@ impl History {
 
     /// The first position from which on the turns before `end` fit into a size and a number, one turn
     /// at least.
-    pub(crate) fn fitting(&self, end: usize, most_turns: usize, most_bytes: usize) -> usize {
+    pub(crate) fn fitting(&self, end: usize, max_turns: usize, max_bytes: usize) -> usize {
         let mut start = end.min(self.entries.len());
         let mut bytes = 0;
-        for entry in self.entries.iter().take(start).rev().take(most_turns.max(1)) {
+        for entry in self.entries.iter().take(start).rev().take(max_turns.max(1)) {
             bytes += entry.bytes;
-            if bytes > most_bytes && start < end {
+            if bytes > max_bytes && start < end {
                 break;
             }
             start -= 1;
@@ -182,7 +184,7 @@ impl History {
     }
 
     pub(crate) fn push(&mut self, turn: Arc<Turn>) {
-        let entry = Entry {
+        let entry = TurnEntry {
             id: turn.id.as_str().into(),
             bytes: encoded_bytes(&*turn),
         };
@@ -230,8 +232,12 @@ impl History {
     }
 
     /// The turns from a position on, to be written.
-    pub(crate) fn shown_from(&self, first: usize) -> Shown<'_> {
-        Shown { history: self, first }
+    pub(crate) fn shown_from(&self, first: usize) -> VisibleTurns<'_> {
+        VisibleTurns {
+            history: self,
+            first,
+            version: Version::NEWEST,
+        }
     }
 
     /// Reads turns from the store, as JSON, and makes sure that they are the right ones.
@@ -270,7 +276,7 @@ impl History {
     }
 }
 
-impl From<StoredTurn> for Entry {
+impl From<StoredTurn> for TurnEntry {
     fn from(turn: StoredTurn) -> Self {
         Self {
             id: turn.id.into(),
@@ -281,19 +287,39 @@ impl From<StoredTurn> for Entry {
 
 /// Turns as a list: those in memory as they are, the others as the store has them, a few at a time.
 #[derive(Debug)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct VisibleTurns<'a> {
     history: &'a History,
     first: usize,
+    version: Version,
 }
 
-impl Serialize for Shown<'_> {
+impl VisibleTurns<'_> {
+    /// The same in the words of a version.
+    pub(crate) fn in_version(self, version: Version) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Writes one turn that is not in the words of its reader.
+    fn write_older<S: SerializeSeq>(&self, out: &mut S, turn: serde_json::Result<Value>) -> Result<(), S::Error> {
+        let mut turn = turn.map_err(S::Error::custom)?;
+        if let Value::Object(turn) = &mut turn {
+            innkeeper_dialects::state::turn(self.version, turn);
+        }
+        out.serialize_element(&turn)
+    }
+}
+
+impl Serialize for VisibleTurns<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let history = self.history;
         let mut next = self.first;
         let mut out = serializer.serialize_seq(Some(history.len().saturating_sub(next)))?;
         while next < history.len() {
             if let Some(turn) = history.get(next) {
-                out.serialize_element(&**turn)?;
+                match self.version.changes_turns() {
+                    true => self.write_older(&mut out, serde_json::to_value(&**turn))?,
+                    false => out.serialize_element(&**turn)?,
+                }
                 next += 1;
                 continue;
             }
@@ -302,7 +328,10 @@ impl Serialize for Shown<'_> {
             for row in history.read(range).map_err(S::Error::custom)? {
                 let row: &RawValue = serde_json::from_slice(&row)
                     .map_err(|problem| S::Error::custom(format!("a turn of {} is damaged: {problem}", history.chat)))?;
-                out.serialize_element(row)?;
+                match self.version.changes_turns() {
+                    true => self.write_older(&mut out, serde_json::from_str(row.get()))?,
+                    false => out.serialize_element(row)?,
+                }
             }
         }
         out.end()
@@ -311,7 +340,7 @@ impl Serialize for Shown<'_> {
 
 /// Whether a row is the turn that is expected there. Rows start with their id as the host writes
 /// them; only others have to be read for it.
-fn is_turn(row: &[u8], entry: &Entry) -> bool {
+fn is_turn(row: &[u8], entry: &TurnEntry) -> bool {
     #[derive(Deserialize)]
     struct Named {
         id: String,

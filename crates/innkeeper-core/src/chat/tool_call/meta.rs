@@ -10,7 +10,7 @@ use crate::agent::{ToolKind, ToolStart};
 use crate::core::json_bytes;
 use crate::ids::ClientId;
 
-/// Most bytes of a server's data about the view of a call.
+/// Maximum bytes of a server's data about the view of a call.
 const MAX_UI_BYTES: usize = 16 << 10;
 
 /// Presentation of the call in clients.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn tool19_a_client_adds_to_meta_and_cannot_take_over_what_the_host_says() {
+    fn tool19_a_client_adds_to_meta_and_cannot_override_the_hosts_keys() {
         let known = object(json!({ "toolKind": "terminal", "language": "shellscript" }));
         let sent = object(json!({ "toolKind": "read", "ui": {}, "innkeeper.x": 1, "mine": true }));
         let merged = with_clients(known.as_ref(), sent);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_and_a_subagent_keep_what_was_there() {
+    fn a_decision_and_a_subagent_keep_existing_meta() {
         let known = object(json!({ "toolKind": "read", "ui": { "resourceUri": "ui://x" } }));
         let decided = decided(known.as_ref(), None, &ClientId::new("c"));
         assert_eq!(decided["toolKind"], "read");

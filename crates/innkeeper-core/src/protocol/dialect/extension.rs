@@ -90,11 +90,11 @@ pub(crate) fn opt_in_of(action: &RawValue) -> Result<Option<OptIn>, String> {
     #[serde(rename_all = "camelCase")]
     struct Set<'a> {
         #[serde(borrow)]
-        active_client: Entry<'a>,
+        active_client: ActiveClientEntry<'a>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Entry<'a> {
+    struct ActiveClientEntry<'a> {
         #[serde(borrow, default)]
         system_message_transform: Option<&'a RawValue>,
     }
@@ -178,11 +178,11 @@ impl Catalogue {
     pub(crate) fn follow(&mut self, action: &StateAction, envelope: &[u8]) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Changed {
-            agents: Vec<Entry>,
+            agents: Vec<AgentEntry>,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Entry {
+        struct AgentEntry {
             provider: String,
             #[serde(default)]
             system_message_sections: Vec<Section>,
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn smt12_what_the_operator_restricts_replaces_what_agents_say() {
+    fn smt12_restrictions_of_the_operator_replace_those_of_the_agent() {
         let mut agent = AgentProfile::from(AgentInfo {
             provider: "a".to_owned(),
             display_name: "A".to_owned(),

@@ -12,7 +12,7 @@ use ahp_types::state::{ChildCustomization, Customization, McpServerCustomization
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::protocol::frame::{ACTION_HEAD, ActionFrame};
+use crate::protocol::frame::{ActionFrame, action_name};
 
 /// An action as clients without MCP Apps see it, if it differs.
 pub(crate) fn without_apps(action: &StateAction) -> Option<StateAction> {
@@ -46,19 +46,13 @@ pub(crate) fn replayed_without_apps(frame: &ActionFrame) -> Option<ActionFrame> 
     let action: StateAction = serde_json::from_slice(&serde_json::to_vec(slot).ok()?).ok()?;
     *slot = serde_json::to_value(without_apps(&action)?).ok()?;
     let bytes = serde_json::to_vec(&message).ok()?;
-    Some(ActionFrame::replayed(frame.seq, frame.since, bytes))
+    Some(ActionFrame::replayed(frame.seq, bytes))
 }
 
-/// Whether a message is an action about customizations, judged by its first bytes.
+/// Whether a message is an action about customizations.
 fn may_have_apps(message: &[u8]) -> bool {
-    const TYPE: &[u8] = br#""type":""#;
-    // Quotes within a string are escaped, so this is the type of the action and no part of its channel.
-    let body = message.get(ACTION_HEAD.len()..).unwrap_or_default();
-    let Some(at) = body.windows(TYPE.len()).position(|window| window == TYPE) else {
-        return false;
-    };
-    let name = body.get(at + TYPE.len()..).unwrap_or_default();
-    name.starts_with(b"session/customization") || name.starts_with(b"session/mcpServer")
+    action_name(message)
+        .is_some_and(|name| name.starts_with("session/customization") || name.starts_with("session/mcpServer"))
 }
 
 fn shows_apps(server: &McpServerCustomization) -> bool {
@@ -159,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn e58_what_has_nothing_to_leave_out_is_the_same_for_everybody() {
+    fn e58_an_action_without_apps_is_the_same_for_all_clients() {
         let stopped = json!({ "type": "session/mcpServerStateChanged", "id": "s", "state": { "kind": "stopped" } });
         assert_eq!(without_apps(&action(stopped)), None);
     }
 
     #[test]
-    fn e58_what_was_kept_is_told_apart_by_its_type() {
+    fn e58_stored_forms_are_distinguished_by_type() {
         let ready = json!({
             "type": "session/mcpServerStateChanged", "id": "s", "state": { "kind": "ready" },
             "channel": "mcp://servers/1",

@@ -132,7 +132,7 @@ fn cmp09_a_long_name_is_not_sent_back_whole() {
 }
 
 #[test]
-fn cmp09_root08_values_of_other_hosts_are_left_out_and_the_rest_stays_in_order() {
+fn cmp09_root08_values_of_other_hosts_are_dropped_and_the_order_stays() {
     let chosen = json!({ "text": "a", "customTerminalTool": { "deep": [1] }, "number": 3, "approvalMode": "ask" });
     let chosen = chosen.as_object().expect("an object");
     let known = known_values(&one_of_each_kind(), chosen).expect("nothing is wrong with it");
@@ -192,7 +192,7 @@ fn cmp09_the_approval_mode_is_known_by_its_former_name_and_values() {
 }
 
 #[test]
-fn cmp09_what_is_required_and_has_no_value_is_named() {
+fn cmp09_a_missing_required_value_is_named() {
     let mut settings = one_of_each_kind();
     settings[0].required = true;
     let problem = check_required(&settings, &defaults(&settings)).unwrap_err();
@@ -205,7 +205,7 @@ fn cmp09_what_is_required_and_has_no_value_is_named() {
 }
 
 #[test]
-fn cmp07_the_schema_is_what_clients_build_a_form_from() {
+fn cmp07_clients_can_build_a_form_from_the_schema() {
     let described = Choice {
         description: Some("Asks.".to_owned()),
         ..Choice::new("ask", "Ask")

@@ -20,6 +20,8 @@ use crate::protocol::dialect::extension::{Catalogue, OptIns};
 use crate::protocol::snapshot::{State, Window};
 use crate::resources::Grants;
 use crate::session::TitleSource;
+use crate::session::annotations::AnnotationsDocument;
+use crate::session::changesets::{Reviews, SessionEdits};
 
 /// The version that is written.
 pub(crate) const VERSION: u32 = 1;
@@ -40,6 +42,15 @@ pub(crate) struct SessionDocument {
     /// The users' decisions in this session about its customizations.
     #[serde(default, skip_serializing_if = "nothing_decided")]
     pub(crate) decisions: Arc<Decisions>,
+    /// The annotations of its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) annotations: Option<AnnotationsDocument>,
+    /// The files that its tools changed.
+    #[serde(default, skip_serializing_if = "SessionEdits::is_empty")]
+    pub(crate) edits: SessionEdits,
+    /// The files that users have reviewed.
+    #[serde(default, skip_serializing_if = "Reviews::is_empty")]
+    pub(crate) reviews: Reviews,
     /// Whether no user has written in it yet. Earlier versions persisted every session from the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_draft: bool,

@@ -40,8 +40,8 @@ fn is_leftover(session: &RestoredSession) -> bool {
     !session.document.is_draft
         && !session.document.imported
         && !is_archived
-        && session.document.titled_by == TitleSource::Nobody
-        && chat.titled_by == TitleSource::Nobody
+        && session.document.titled_by == TitleSource::None
+        && chat.titled_by == TitleSource::None
         && chat.model.turn_count() == 0
         && head.active_turn.is_none()
         && !has_pending

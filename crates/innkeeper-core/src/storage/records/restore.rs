@@ -46,7 +46,7 @@ pub(crate) struct RestoredChat {
     pub(crate) titled_by: TitleSource,
     pub(crate) can_resume: bool,
     pub(crate) parent: Option<String>,
-    pub(crate) aside: SideChatContext,
+    pub(crate) side_context: SideChatContext,
     pub(crate) writers: HashMap<String, ClientId>,
     pub(crate) memory: Option<Arc<serde_json::Value>>,
 }
@@ -160,7 +160,7 @@ fn restore_chat(stored: StoredChat, turns: &Arc<dyn TurnSource>) -> Result<Resto
         titled_by: document.titled_by,
         can_resume: document.can_resume,
         parent: document.parent,
-        aside: SideChatContext {
+        side_context: SideChatContext {
             context: document.context.into(),
             selection: document.selection,
         },

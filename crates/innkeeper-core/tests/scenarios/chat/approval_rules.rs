@@ -97,7 +97,7 @@ fn change(name: &str, value: Value) -> Value {
 }
 
 #[test]
-fn tool09_labels_say_exactly_what_is_allowed_and_for_how_long() {
+fn tool09_labels_name_the_exact_rule_and_its_duration() {
     let (mut stage, _, chat) = stage();
     runs(&mut stage, "known", "cargo test -p core");
     let expected = [
@@ -187,7 +187,7 @@ fn a_pattern_is_remembered_and_shown_where_it_was_allowed() {
 }
 
 #[test]
-fn people_may_edit_the_rule_as_long_as_it_covers_what_they_see() {
+fn a_user_may_edit_the_rule_if_it_covers_the_visible_call() {
     let (mut stage, conn, chat) = stage();
     runs(&mut stage, "one", "npm run lint");
     let with = |rule: Value, option: &str| {
@@ -236,7 +236,7 @@ fn people_may_edit_the_rule_as_long_as_it_covers_what_they_see() {
 }
 
 #[test]
-fn an_edited_input_is_allowed_once_whatever_was_chosen() {
+fn an_edited_input_is_approved_once_under_every_option() {
     let (mut stage, conn, chat) = stage();
     runs(&mut stage, "one", "ls");
     let mut action = decide(true, Some("allow-session"));
@@ -415,7 +415,7 @@ fn settings_take_rules_and_nothing_else() {
 }
 
 #[test]
-fn what_holds_everywhere_is_listed_in_every_session_and_is_for_admins() {
+fn global_approvals_are_listed_in_every_session_and_need_admin() {
     let (mut stage, conn, _) = stage();
     stage.accepted(
         conn,
@@ -496,7 +496,7 @@ fn approvals_are_listed_given_and_taken_back_from_outside() {
 }
 
 #[test]
-fn a_session_that_works_elsewhere_forgets_what_was_allowed_for_the_first_place() {
+fn a_changed_working_directory_drops_the_approvals_of_the_old_one() {
     let (mut stage, conn, _) = stage();
     stage.accepted(conn, SESSION, change("approvedTools", json!(["edit(src/)"])));
     let more = json!({ "type": "session/workingDirectorySet", "directory": "file:///srv/more" });
@@ -550,7 +550,7 @@ fn rules_survive_a_restart() {
 }
 
 #[test]
-fn what_earlier_versions_remembered_allows_nothing_and_is_told() {
+fn approvals_of_earlier_versions_allow_nothing_and_are_reported() {
     let (mut stage, _) = stored();
     let mut kept = stage.persisted.take().expect("a store");
     kept.edit_root(|root| {

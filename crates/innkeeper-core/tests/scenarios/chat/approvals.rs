@@ -106,7 +106,7 @@ fn lesson_42_an_approval_for_one_session_does_not_reach_another() {
 }
 
 #[test]
-fn an_approval_for_the_workspace_holds_there_and_nowhere_else_until_it_is_taken_back() {
+fn a_workspace_approval_holds_in_its_workspace_until_it_is_revoked() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let first = in_workspace(&mut stage, conn, "ahp-session:/one", WORKSPACE);

@@ -90,7 +90,7 @@ fn cht01_the_chat_is_listed_before_the_answer_and_has_a_back_end() {
 }
 
 #[test]
-fn cht01_what_is_wrong_with_a_request_is_named() {
+fn cht01_an_invalid_request_names_the_field() {
     let (mut stage, conn, _) = stage();
     let answer = stage.create_chat(conn, new_chat("ahp-session:/none", CHAT));
     assert_eq!(error(&answer).0, -32001);
@@ -174,7 +174,7 @@ fn cht04_every_wrong_source_is_refused_and_its_field_named() {
 }
 
 #[test]
-fn cht04_what_an_agent_did_not_promise_is_refused() {
+fn cht04_requests_beyond_an_agents_capabilities_are_rejected() {
     let plain = |change: fn(&mut AgentProfile)| {
         let mut profile = able("tour");
         change(&mut profile);
@@ -358,7 +358,7 @@ fn cht10_an_initial_message_starts_the_first_turn_for_its_author() {
 }
 
 #[test]
-fn cht10_an_initial_message_is_judged_like_any_other_before_anything_is_created() {
+fn cht10_an_initial_message_is_checked_before_anything_is_created() {
     let (mut stage, conn, _) = stage();
     let bad = [
         (json!({ "text": "x", "origin": { "kind": "agent" } }), "kind user"),

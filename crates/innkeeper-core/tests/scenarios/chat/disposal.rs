@@ -20,7 +20,7 @@ fn stage() -> (Stage, ConnId, String) {
 
 /// (SES-15, SES-18, SUB-19)
 #[test]
-fn cht21_disposing_of_a_chat_ends_it_and_its_subagents_and_leaves_the_session_right() {
+fn cht21_disposing_of_a_chat_ends_its_subagents_and_updates_the_session() {
     let (mut stage, conn, default) = stage();
     stage.create_chat(conn, new_chat(SESSION, CHAT));
     stage.subscribe(conn, CHAT);
@@ -73,7 +73,7 @@ fn cht21_the_sessions_own_chat_stays() {
 }
 
 #[test]
-fn cht21_what_a_disposed_chat_waited_for_leaves_the_session() {
+fn cht21_a_disposed_chat_removes_its_input_needed_from_the_session() {
     let (mut stage, conn, _) = stage();
     stage.create_chat(conn, new_chat(SESSION, CHAT));
     stage.start_turn(conn, CHAT, "t");

@@ -3,6 +3,7 @@
 use ahp::reducers::apply_action_to_chat;
 use ahp_types::actions::StateAction;
 use ahp_types::state::ChatState;
+use innkeeper_core::request::TurnsPage;
 use innkeeper_core::{AgentCommand, AgentEvent, AgentProfile, ConnId, CoreConfig, Effect, Seq, TurnEnd};
 use serde_json::{Value, json};
 
@@ -152,7 +153,7 @@ fn sub12_subscribing_again_without_a_view_brings_everything() {
 
 /// (PAGE-03, E-03)
 #[test]
-fn page01_a_page_goes_to_whoever_asked_and_before_the_answer() {
+fn page01_a_page_goes_to_its_requester_before_the_response() {
     let (mut stage, _, chat) = with(paged(2), 6);
     let mut one = Reader::new(&mut stage, "one", &chat, 1);
     let mut two = Reader::new(&mut stage, "two", &chat, 3);
@@ -161,7 +162,7 @@ fn page01_a_page_goes_to_whoever_asked_and_before_the_answer() {
         id: innkeeper_core::RequestId::number(99),
         command: innkeeper_core::Command::FetchTurns {
             channel: chat.clone(),
-            cursor: Some("through:t5".to_owned()),
+            page: TurnsPage::At(Some("through:t5".to_owned())),
         },
     });
     let inbox = stage.inbox(one.conn);
@@ -264,7 +265,7 @@ fn page05_a_page_that_was_lost_with_the_connection_is_made_good() {
 
 /// (TRC-05, TRC-06, DSP-03)
 #[test]
-fn trc01_history_is_kept_through_the_named_turn_and_the_agent_starts_from_there() {
+fn trc01_history_ends_with_the_named_turn_and_the_agent_restarts_there() {
     let (mut stage, conn, chat) = stage(4);
     stage.subscribe(conn, &chat);
     let modified = stage.state(&chat)["modifiedAt"].clone();
@@ -298,7 +299,7 @@ fn trc01_history_is_kept_through_the_named_turn_and_the_agent_starts_from_there(
 
 /// (TRC-06)
 #[test]
-fn trc02_a_running_turn_is_dropped_with_its_subagents_and_what_it_asked() {
+fn trc02_a_running_turn_is_dropped_with_its_subagents_and_questions() {
     let (mut stage, conn, chat) = stage(1);
     stage.start_turn(conn, &chat, "running");
     let run = stage.run();

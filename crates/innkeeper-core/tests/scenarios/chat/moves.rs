@@ -110,7 +110,7 @@ fn cht17_within_a_session_only_the_order_changes() {
 
 /// (CHT-17)
 #[test]
-fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
+fn cht18_a_chat_moves_with_its_subagents_and_subscribers() {
     let (mut stage, conn, _) = stage();
     stage.start_turn(conn, CHAT, "t");
     let run = stage.run();
@@ -322,7 +322,7 @@ fn cht20_an_agent_that_forgets_does_not_take_a_conversation_elsewhere() {
 }
 
 #[test]
-fn cht19_lesson_42_what_was_allowed_in_one_session_does_not_go_along_to_another() {
+fn cht19_lesson_42_approvals_of_a_session_do_not_move_with_a_chat() {
     let (mut stage, conn, _) = stage();
     let allow = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove", "approvedTools": ["run_command(rm x)"] } });
     stage.accepted(conn, SESSION, allow);

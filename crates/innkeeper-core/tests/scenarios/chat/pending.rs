@@ -36,7 +36,7 @@ fn pend01_pend04_a_steering_message_reaches_the_running_agent_once() {
 }
 
 #[test]
-fn pend04_lesson_25_what_was_said_in_a_turn_stays_in_it_with_all_that_came_with_it() {
+fn pend04_lesson_25_a_steering_message_stays_in_its_turn_with_attachments() {
     let (mut stage, conn, chat) = working();
     let mut said = pending("steering", "s", "look at this");
     said["message"]["attachments"] = json!([
@@ -81,7 +81,7 @@ fn pend04_words_that_their_turn_has_no_room_for_go_on_waiting() {
 }
 
 #[test]
-fn pend01_lesson_26_two_steers_are_both_delivered_or_one_visibly_replaces_the_other() {
+fn pend01_lesson_26_of_two_steers_both_are_delivered_or_one_replaced() {
     let (mut stage, conn, chat) = working();
     stage.accepted(conn, &chat, pending("steering", "s1", "left"));
     stage.says(AgentEvent::TakeSteering);
@@ -122,7 +122,7 @@ fn pend04_a_steer_set_while_nothing_runs_starts_a_turn() {
 }
 
 #[test]
-fn pend04_pend06_a_new_steer_after_a_cancel_starts_and_the_edit_of_an_old_one_does_not() {
+fn pend04_pend06_after_a_cancel_only_a_new_steer_starts_a_turn() {
     let (mut stage, conn, chat) = working();
     stage.accepted(conn, &chat, pending("queued", "q", "queued"));
     stage.accepted(conn, &chat, pending("steering", "s", "steer"));
@@ -201,7 +201,7 @@ fn pend08_a_queue_survives_its_author_and_ends_absent() {
 }
 
 #[test]
-fn dsp18_pending_messages_and_drafts_are_of_people() {
+fn dsp18_only_clients_change_pending_messages_and_drafts() {
     let (mut stage, conn, chat) = working();
     let mut forged = pending("queued", "q", "as an agent");
     forged["message"]["origin"]["kind"] = json!("agent");

@@ -58,11 +58,11 @@ fn tool19_reading_searching_and_servers_are_marked_too() {
 }
 
 #[test]
-fn tool19_what_a_client_adds_is_merged_and_what_the_host_says_stays() {
+fn tool19_client_meta_is_merged_and_the_hosts_keys_stay() {
     let (mut stage, conn, chat) = working();
     stage.call(terminal(), risky());
     let mut action = decide(true, None);
-    action["_meta"] = json!({ "toolKind": "read", "innkeeper.decidedBy": "nobody", "theirs": 1 });
+    action["_meta"] = json!({ "toolKind": "read", "innkeeper.decidedBy": "unknown", "theirs": 1 });
     stage.accepted(conn, &chat, action);
     let meta = stage.call_state(&chat, CALL)["_meta"].clone();
     assert_eq!(meta["toolKind"], "terminal");
@@ -93,7 +93,7 @@ fn tool03_messages_come_in_markdown_where_there_are_links() {
 
 /// VS Code shows the input of a call that asks only together with a message in Markdown.
 #[test]
-fn tool03_a_call_that_asks_describes_itself_in_markdown_that_shows_the_same_text() {
+fn tool03_a_call_that_asks_describes_itself_in_equivalent_markdown() {
     let (mut stage, _, chat) = working();
     let ready = ToolStep::Ready(ToolReady {
         invocation: "Calls get_rooms of `inn` for $(5) [x](y)".into(),
@@ -107,7 +107,7 @@ fn tool03_a_call_that_asks_describes_itself_in_markdown_that_shows_the_same_text
 }
 
 #[test]
-fn tool03_a_call_says_what_it_is_about_while_its_input_streams() {
+fn tool03_a_call_describes_itself_while_its_input_streams() {
     let (mut stage, conn, chat) = working();
     stage.tool(CALL, ToolStep::Start(host_tool("edit_file")));
     stage.tool(CALL, ToolStep::Input(r#"{"path":"out.txt","#.into()));
@@ -131,7 +131,7 @@ fn tool03_a_call_says_what_it_is_about_while_its_input_streams() {
 }
 
 #[test]
-fn tool05_reason_and_suggestion_reach_the_agent_with_what_was_attached() {
+fn tool05_reason_suggestion_and_attachments_reach_the_agent() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), risky());
     let mut action = decide(false, None);
@@ -159,7 +159,7 @@ fn tool05_reason_and_suggestion_reach_the_agent_with_what_was_attached() {
 }
 
 #[test]
-fn turn17_what_is_attached_to_a_suggestion_is_checked() {
+fn turn17_attachments_of_a_suggestion_are_checked() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), risky());
     let mut action = decide(false, None);

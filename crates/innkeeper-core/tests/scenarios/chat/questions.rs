@@ -87,7 +87,7 @@ fn completed(response: &str, answers: Value) -> Value {
 
 /// (INP-02)
 #[test]
-fn inp01_inp03_inp07_inp09_all_six_kinds_are_asked_in_the_turn_and_on_the_session() {
+fn inp01_inp03_inp07_inp09_all_six_kinds_appear_in_turn_and_session() {
     let (stage, _, chat) = asking();
     let state = stage.state(&chat);
     let part = &state["activeTurn"]["responseParts"][0];
@@ -131,7 +131,7 @@ fn inp05_drafts_are_shared_and_checked() {
     stage.subscribe(other, &chat);
     stage.inbox(other);
     stage.accepted(conn, &chat, draft("text", json!({ "kind": "text", "value": "hel" })));
-    assert_eq!(stage.actions(other).len(), 1, "everybody sees the draft");
+    assert_eq!(stage.actions(other).len(), 1, "every client sees the draft");
     assert_eq!(
         stage.waits(SESSION)[0]["request"]["answers"]["text"]["value"]["value"],
         "hel"
@@ -248,7 +248,7 @@ fn inp04_inp06_answers_go_to_the_agent_merged_over_the_drafts() {
 
 /// VS Code answers every question without options with text.
 #[test]
-fn inp05_inp07_words_that_stand_for_a_number_or_a_truth_value_are_taken_as_such() {
+fn inp05_inp07_text_answers_are_parsed_as_numbers_or_booleans() {
     let (mut stage, conn, chat) = asking();
     let text = |value: &str| json!({ "state": "submitted", "value": { "kind": "text", "value": value } });
     let draft_of = draft("number", json!({ "kind": "text", "value": " 2.1 " }));
@@ -256,7 +256,7 @@ fn inp05_inp07_words_that_stand_for_a_number_or_a_truth_value_are_taken_as_such(
     assert_eq!(
         echo["action"]["answer"]["value"],
         json!({ "kind": "number", "value": 2.1 }),
-        "everybody sees what it stands for"
+        "every client sees what it stands for"
     );
     let many = json!({ "state": "submitted", "value": { "kind": "selected-many", "value": ["a"] } });
     let answers = json!({ "text": text("12"), "integer": text("7"), "boolean": text("Yes"), "many": many });
@@ -409,7 +409,7 @@ fn turn12_a_resumed_turn_does_not_wait_for_the_questions_of_its_first_try() {
 }
 
 #[test]
-fn inp01_asking_again_under_the_same_id_replaces_the_question_and_keeps_the_answers() {
+fn inp01_a_question_with_the_same_id_is_replaced_and_keeps_answers() {
     let (mut stage, conn, chat) = asking();
     stage.accepted(conn, &chat, draft("text", json!({ "kind": "text", "value": "kept" })));
     let mut again = all_six();
@@ -436,7 +436,7 @@ fn inp01_a_question_that_its_agent_gave_up_on_is_taken_back() {
         stage.state(&chat)["activeTurn"]["responseParts"][0]["response"],
         "cancel"
     );
-    assert!(stage.replies().is_empty(), "nobody waits for it");
+    assert!(stage.replies().is_empty(), "no agent waits for it");
     assert!(
         stage
             .refused(conn, &chat, completed("accept", json!({})))
@@ -445,7 +445,7 @@ fn inp01_a_question_that_its_agent_gave_up_on_is_taken_back() {
 }
 
 #[test]
-fn inp05_whoever_accepts_has_answered_what_must_be_answered() {
+fn inp05_accept_requires_all_required_answers() {
     let (mut stage, conn, chat) = asking();
     let text = |value: &str| json!({ "state": "submitted", "value": { "kind": "text", "value": value } });
     let many = |ids: Value| json!({ "state": "submitted", "value": { "kind": "selected-many", "value": ids } });

@@ -1,6 +1,7 @@
 //! Subagents: chats that a tool call starts (CHT-12 to CHT-14, CHT-24, CHT-25).
 
 use innkeeper_core::agent::{BackgroundChange, ToolContent, ToolReply, ToolResult, ToolStep};
+use innkeeper_core::request::CreateChat;
 use innkeeper_core::{
     AgentCommand, AgentEvent, ChannelId, ConnId, CoreConfig, Effect, Failure, Input, Reply, TurnEnd, TurnKey,
 };
@@ -14,7 +15,10 @@ fn stage() -> (Stage, ConnId, String, (ChannelId, TurnKey)) {
 
 /// A session with a turn whose tool call `call` is running.
 fn with(config: CoreConfig) -> (Stage, ConnId, String, (ChannelId, TurnKey)) {
-    let mut stage = Stage::with(config);
+    on(Stage::with(config))
+}
+
+fn on(mut stage: Stage) -> (Stage, ConnId, String, (ChannelId, TurnKey)) {
     let conn = stage.client("c", &[]);
     let chat = stage.session(conn, SESSION);
     for channel in [SESSION, &chat] {
@@ -56,14 +60,14 @@ fn cht12_call_and_subagent_name_each_other() {
             "chat/toolCallContentChanged"
         ]
     );
-    let name = format!("ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call.{}", run.1.0);
+    let name = "ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call";
     let call = stage.state(&chat)["activeTurn"]["responseParts"][0]["toolCall"].clone();
     let shown = json!({
         "toolKind": "subagent", "subagentChatUri": name,
         "subagentAgentName": "explorer", "subagentDescription": "Work of call",
     });
     assert_eq!(call["_meta"], shown);
-    assert_eq!(*subagent.chat_uri, *name);
+    assert_eq!(&*subagent.chat_uri, name);
     assert_eq!(subagent.parent, run);
     assert!(
         matches!(stage.agent.last(), Some(Effect::Agent(AgentCommand::StartSubagent(_)))),
@@ -121,6 +125,38 @@ fn cht12_several_subagents_of_one_call_have_chats_of_their_own() {
     assert_eq!(content(&stage, &chat).as_array().map(Vec::len), Some(2));
 }
 
+/// VS Code looks for the subagents in a fork's turns by the URI that it computes from the id of the call, because their
+/// chats name the original chat.
+#[test]
+fn e49_subagents_in_a_forks_turns_are_found_by_the_id_of_their_call() {
+    let (mut stage, conn, chat, run) = on(Stage::able(CoreConfig::default()));
+    let subagent = stage.spawns(run, "call", false).expect("a subagent");
+    stage.says_in((subagent.chat, subagent.turn), AgentEvent::Text("found it".into()));
+    stage.ends_in((subagent.chat, subagent.turn), TurnEnd::Complete);
+    stage.ends_in(run, TurnEnd::Complete);
+    let fork = "ahp-chat:/fork";
+    let source = json!({ "kind": "fork", "chat": chat, "turnId": "t" });
+    let create = CreateChat {
+        source: Some(serde_json::from_value(source).expect("a source")),
+        ..new_chat(SESSION, fork)
+    };
+    let created = stage.create_chat(conn, create);
+    assert_eq!(created.get("error"), None, "{created}");
+    let call = stage.state(fork)["turns"][0]["responseParts"][0]["toolCall"].clone();
+    let computed = "ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call";
+    assert_eq!(call["_meta"]["subagentChatUri"], computed, "{call}");
+    stage.subscribe(conn, computed);
+    let turns = stage.state(computed)["turns"].clone();
+    assert_eq!(turns[0]["responseParts"][0]["content"], "found it");
+    // An agent that repeats the id of the call in the fork gets another chat.
+    stage.start_turn(conn, fork, "t2");
+    let run = stage.run();
+    stage.runs_tool(run, "call");
+    let again = stage.spawns(run, "call", false).expect("a subagent");
+    assert_eq!(&*again.chat_uri, &format!("{computed}~2"));
+    assert_eq!(stage.state(computed)["turns"], turns);
+}
+
 fn refusal(stage: &Stage) -> &str {
     match stage.agent.last() {
         Some(Effect::Agent(AgentCommand::Reply { reply, .. })) => match &**reply {
@@ -156,7 +192,7 @@ fn cht13_depth_and_number_of_subagents_are_bounded_and_the_agent_is_told() {
 
 /// (TURN-12)
 #[test]
-fn cht14_people_may_stop_a_subagent_but_not_talk_to_it() {
+fn cht14_a_user_may_stop_a_subagent_but_not_message_it() {
     let (mut stage, conn, _, run) = stage();
     let subagent = stage.spawns(run, "call", false).expect("a subagent");
     let uri = subagent.chat_uri.to_string();
@@ -201,7 +237,7 @@ fn cht14_only_its_agent_resumes_a_subagent() {
 
 /// A case that other agents were seen to lose: an approval two subagents down. (SES-18, SES-20)
 #[test]
-fn cht12_a_question_two_subagents_down_reaches_whoever_watches_the_session() {
+fn cht12_a_question_of_a_nested_subagent_reaches_session_subscribers() {
     let (mut stage, conn, _, run) = stage();
     let outer = stage.spawns(run, "call", false).expect("a subagent");
     let outer_run = (outer.chat, outer.turn);
@@ -249,7 +285,7 @@ fn cht12_subagents_end_with_the_turn_that_waits_for_them_at_any_depth() {
 
 /// (CHT-25)
 #[test]
-fn cht24_a_detached_subagent_outlives_its_turn_and_is_listed_until_it_ends() {
+fn cht24_a_detached_subagent_outlives_its_turn_and_stays_listed() {
     let (mut stage, conn, chat, run) = stage();
     let subagent = stage.spawns(run, "call", true).expect("a subagent");
     assert!(subagent.detached);

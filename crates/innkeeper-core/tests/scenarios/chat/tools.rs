@@ -86,7 +86,7 @@ fn tool10_a_failed_call_is_complete_without_success() {
 }
 
 #[test]
-fn tool04_ses18_ses19_ses20_a_risky_call_asks_on_the_chat_and_on_the_session() {
+fn tool04_ses18_ses19_ses20_a_risky_call_asks_on_the_chat_and_the_session() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), risky());
     let pending = stage.call_state(&chat, CALL);
@@ -110,7 +110,7 @@ fn tool04_ses18_ses19_ses20_a_risky_call_asks_on_the_chat_and_on_the_session() {
 }
 
 #[test]
-fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
+fn tool09_dsp16_all_clients_see_the_decider_and_the_first_decision_wins() {
     let (mut stage, first, chat) = working();
     let second = stage.client("d", &[]);
     stage.subscribe(second, &chat);
@@ -185,7 +185,7 @@ fn tool04_how_a_client_came_to_approve_is_kept_where_the_client_can_know() {
 /// VS Code confirms calls of its own tools that run already, and calls of a turn that was just
 /// cancelled.
 #[test]
-fn dsp15_dsp16_a_decision_that_changes_nothing_is_acknowledged_to_its_author_alone() {
+fn dsp15_dsp16_a_decision_without_effect_is_echoed_to_its_author_alone() {
     let (mut stage, conn, chat) = working();
     let other = stage.client("d", &[&chat]);
     stage.call(host_tool("run"), harmless());
@@ -227,7 +227,7 @@ fn dsp15_dsp16_a_decision_that_changes_nothing_is_acknowledged_to_its_author_alo
 }
 
 #[test]
-fn dsp10_lesson_40_a_decision_comes_from_a_client_that_only_watches_the_session() {
+fn dsp10_lesson_40_a_session_subscriber_can_decide_a_call() {
     let (mut stage, _, chat) = working();
     stage.call(host_tool("run"), risky());
     let late = stage.client("phone", &[]);
@@ -241,7 +241,7 @@ fn dsp10_lesson_40_a_decision_comes_from_a_client_that_only_watches_the_session(
 }
 
 #[test]
-fn tool06_tool08_e22_a_decision_must_fit_what_was_offered() {
+fn tool06_tool08_e22_a_decision_must_match_an_offered_option() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), risky());
     let reason = stage.refused(conn, &chat, decide(true, Some("allow-everything")));
@@ -336,7 +336,7 @@ fn tool18_a_late_verdict_keeps_everything_else() {
 }
 
 #[test]
-fn tool04_a_hook_has_people_asked_whatever_they_allowed_or_answers_for_them() {
+fn tool04_a_hook_forces_a_confirmation_or_decides_in_place_of_the_user() {
     let (mut stage, conn, chat) = working();
     let everything = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     stage.accepted(conn, SESSION, everything);
@@ -379,7 +379,7 @@ fn tool09_an_agent_offers_its_own_choices() {
 }
 
 #[test]
-fn tool04_e18_a_result_waits_for_people_and_a_denied_one_is_withheld() {
+fn tool04_e18_a_result_waits_for_review_and_a_denied_one_is_withheld() {
     let (mut stage, conn, chat) = working();
     for approved in [true, false] {
         let call = format!("call-{approved}");
@@ -409,7 +409,7 @@ fn tool04_e18_a_result_waits_for_people_and_a_denied_one_is_withheld() {
 }
 
 #[test]
-fn tool12_clients_do_not_complete_what_the_host_runs() {
+fn tool12_clients_do_not_complete_calls_that_the_host_runs() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), harmless());
     let complete = json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": CALL, "result": { "success": true, "pastTenseMessage": "done" } });
@@ -417,7 +417,7 @@ fn tool12_clients_do_not_complete_what_the_host_runs() {
     assert!(reason.contains("the host runs this tool"), "{reason}");
     let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [] });
     assert!(stage.refused(conn, &chat, content).contains("the host runs this tool"));
-    let unknown = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "nobody", "approved": true });
+    let unknown = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "unknown", "approved": true });
     assert!(stage.refused(conn, &chat, unknown).contains("no such tool call"));
     let other_turn =
         json!({ "type": "chat/toolCallConfirmed", "turnId": "other", "toolCallId": CALL, "approved": true });
@@ -467,7 +467,7 @@ fn mcp_tool() -> ToolStart {
 }
 
 #[test]
-fn tool14_tool15_auth10_a_call_waits_until_somebody_signs_in() {
+fn tool14_tool15_auth10_a_call_waits_for_a_sign_in() {
     let (mut stage, conn, chat) = working();
     stage.call(mcp_tool(), harmless());
     stage.tool(CALL, sign_in());
@@ -513,7 +513,7 @@ fn tool14_tool15_auth10_a_call_waits_until_somebody_signs_in() {
 }
 
 #[test]
-fn e25_tool12_anybody_may_give_up_signing_in_and_nothing_can_succeed_there() {
+fn e25_tool12_any_client_may_abandon_a_sign_in_and_the_call_then_fails() {
     let (mut stage, conn, chat) = working();
     stage.call(mcp_tool(), harmless());
     stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("half".into())]));
@@ -537,7 +537,7 @@ fn e25_tool12_anybody_may_give_up_signing_in_and_nothing_can_succeed_there() {
 }
 
 #[test]
-fn tool15_only_mcp_servers_ask_people_to_sign_in() {
+fn tool15_only_mcp_servers_request_a_sign_in() {
     let (mut stage, _, chat) = working();
     stage.call(host_tool("read"), harmless());
     stage.tool(CALL, sign_in());
@@ -583,8 +583,8 @@ fn tool21_late_or_wrong_steps_of_an_agent_change_nothing() {
     stage.tool(CALL, ToolStep::Input("more".into()));
     stage.tool(CALL, ToolStep::Content(Vec::new()));
     stage.tool(CALL, ToolStep::AuthResolved);
-    stage.tool("nobody", done());
-    stage.tool("nobody", harmless());
+    stage.tool("unknown", done());
+    stage.tool("unknown", harmless());
     assert_eq!(stage.state(&chat), before);
     assert!(stage.inbox(conn).is_empty());
 }

@@ -59,7 +59,7 @@ fn turn02_e12_a_start_time_that_would_poison_the_turn_never_gets_in() {
 }
 
 #[test]
-fn turn03_e10_e19_turn14_the_echo_comes_first_then_each_part_before_its_text() {
+fn turn03_e10_e19_turn14_the_echo_comes_first_and_parts_before_text() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.inbox(conn);
     stage.start_turn(conn, &chat, "t");
@@ -96,7 +96,7 @@ fn turn03_e10_e19_turn14_the_echo_comes_first_then_each_part_before_its_text() {
 }
 
 #[test]
-fn turn04_turn05_turn09_a_failure_is_one_chat_error_with_the_measured_duration() {
+fn turn04_turn05_turn09_a_failure_is_one_chat_error_with_its_duration() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "t");
     stage.pass(1234);
@@ -131,7 +131,7 @@ fn turn05_a_turn_ends_once_and_a_late_agent_is_not_heard() {
 }
 
 #[test]
-fn turn11_dsp16_a_cancel_ends_the_turn_stops_the_agent_and_a_second_one_is_refused() {
+fn turn11_dsp16_a_cancel_ends_the_turn_and_a_second_one_is_rejected() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "t");
     stage.says(AgentEvent::Activity(Some("thinking".into())));
@@ -151,7 +151,7 @@ fn turn11_dsp16_a_cancel_ends_the_turn_stops_the_agent_and_a_second_one_is_refus
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "cancelled");
     assert!(
         stage.state(&chat).get("activity").is_none(),
-        "nobody is thinking any more"
+        "no agent is thinking any more"
     );
     stage.inbox(conn);
     stage.dispatch(conn, &chat, 4, cancel);
@@ -193,7 +193,7 @@ fn turn12_turn13_only_a_resumable_error_of_the_latest_turn_can_be_resumed() {
 }
 
 #[test]
-fn pend02_pend05_e07_the_queue_is_taken_from_in_order_when_a_turn_completes() {
+fn pend02_pend05_e07_a_completed_turn_takes_the_queue_in_order() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "t");
     for id in ["b", "a"] {
@@ -216,7 +216,7 @@ fn pend02_pend05_e07_the_queue_is_taken_from_in_order_when_a_turn_completes() {
 }
 
 #[test]
-fn pend03_a_message_queued_while_nothing_runs_starts_at_once_after_its_echo() {
+fn pend03_a_message_queued_in_an_idle_chat_starts_after_its_echo() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.inbox(conn);
     let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("now") });
@@ -281,7 +281,7 @@ fn a_turn_of_too_many_parts_is_ended_by_the_host() {
 }
 
 #[test]
-fn going_down_cancels_what_runs_and_refuses_what_is_new() {
+fn shutdown_cancels_running_turns_and_rejects_new_ones() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "t");
     stage.ends(TurnEnd::Failed {
@@ -308,7 +308,7 @@ fn going_down_cancels_what_runs_and_refuses_what_is_new() {
 }
 
 #[test]
-fn a_turn_that_grows_beyond_what_a_client_can_read_is_ended() {
+fn a_turn_larger_than_a_client_can_read_is_ended() {
     let mut stage = Stage::with(CoreConfig {
         max_turn_bytes: 1000,
         ..Default::default()
@@ -329,7 +329,7 @@ fn a_turn_that_grows_beyond_what_a_client_can_read_is_ended() {
 }
 
 #[test]
-fn a_question_that_is_beyond_what_a_client_can_read_ends_its_turn() {
+fn a_question_larger_than_a_client_can_read_ends_its_turn() {
     let mut stage = Stage::with(CoreConfig {
         max_turn_bytes: 1000,
         ..Default::default()
@@ -413,7 +413,7 @@ fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
 }
 
 #[test]
-fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
+fn an_agent_that_died_is_reopened_with_the_messages_since() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "one");
     let (id, _) = stage.run();
@@ -435,7 +435,7 @@ fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
 }
 
 #[test]
-fn what_a_hook_refused_is_not_read_by_an_agent_that_is_opened_again() {
+fn a_reopened_agent_does_not_read_a_message_that_a_hook_denied() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.turn(conn, &chat, "said", "hello");
     stage.start_turn(conn, &chat, "refused");

@@ -70,7 +70,7 @@ fn an_agent_that_speaks_again_gets_its_own_activity_back() {
 }
 
 #[test]
-fn waiting_for_people_is_not_silence() {
+fn waiting_for_a_user_is_not_silence() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("run"), risky());
     stage.pass(600 * MINUTE);
@@ -107,7 +107,7 @@ fn the_watchdog_can_be_switched_off_and_leaves_no_timer_behind() {
 }
 
 #[test]
-fn the_agents_time_starts_with_the_answer_even_if_nothing_was_shown_before() {
+fn the_agents_timeout_starts_with_the_answer_without_earlier_output() {
     let (mut stage, conn, chat) = working_with(CoreConfig {
         silence_notice_ms: 0,
         silence_limit_ms: 30 * MINUTE,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use innkeeper_core::agent::{Attachment, SpanEnd, TurnSpan};
-use innkeeper_core::request::{Command, CreateChat};
+use innkeeper_core::request::{Command, CreateChat, TurnsPage};
 use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Delivery, Effect, Input, RequestId, TurnEnd, Wire};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn page01_turns_that_cannot_be_read_are_an_error_and_not_a_gap() {
         id: RequestId::number(id),
         command: Command::FetchTurns {
             channel: chat.clone(),
-            cursor: None,
+            page: TurnsPage::At(None),
         },
     };
     let (chat_id, needed) = stage.core.turns_needed(&request(1)).expect("not in memory");
@@ -195,7 +195,7 @@ fn bounded(max_snapshot_bytes: usize) -> CoreConfig {
 
 /// The published client reads no message beyond its own limit (trap 11).
 #[test]
-fn sub12_a_chat_too_long_for_one_message_shows_its_latest_turns_and_a_cursor() {
+fn sub12_a_chat_too_long_for_one_message_has_a_window_and_a_cursor() {
     let (mut stage, _, chat) = stage(bounded(7000), 9);
     let reader = stage.client("reader", &[]);
     let answer = stage.subscribe(reader, &chat);
@@ -280,7 +280,7 @@ fn only_answers_that_are_small_and_in_memory_are_encoded_in_one_piece() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(matches!(wire(1), Wire::Text(_)));
+    assert!(matches!(wire(1), Wire::Answer(..)));
     let Wire::Stream(answer) = wire(3) else {
         panic!("two turns have to be read");
     };

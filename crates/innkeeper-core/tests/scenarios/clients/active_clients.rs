@@ -77,7 +77,7 @@ fn act06_act07_tool05_a_client_runs_its_tool_and_reports_back() {
 }
 
 #[test]
-fn res03_a_file_that_a_client_sends_as_a_data_uri_is_shown_to_everybody_with_a_path() {
+fn res03_a_file_sent_as_a_data_uri_is_published_with_a_path() {
     let (mut stage, conn, chat) = calling();
     let side = |content: &str| json!({ "uri": "file:///a%20b.txt", "content": { "uri": content } });
     let edit = |before: &str| json!({ "type": "fileEdit", "before": side(before), "after": side("file:///a%20b.txt") });
@@ -96,7 +96,7 @@ fn res03_a_file_that_a_client_sends_as_a_data_uri_is_shown_to_everybody_with_a_p
 }
 
 #[test]
-fn tool11_act16_nobody_else_reports_about_a_clients_tool() {
+fn tool11_act16_other_clients_cannot_report_on_a_clients_tool() {
     let (mut stage, _, chat) = calling();
     let other = stage.client("d", &[]);
     let reason = stage.refused(other, &chat, complete(true));
@@ -161,7 +161,7 @@ fn act12_a_call_whose_input_still_streams_fails_too() {
 }
 
 #[test]
-fn act10_lesson_45_lesson_46_grace_keeps_a_call_alive_and_its_end_fails_it_once() {
+fn act10_lesson_45_lesson_46_the_end_of_grace_fails_a_call_once() {
     let (mut stage, conn, chat) = calling();
     stage.handle(Input::Disconnected { conn });
     stage.pass(29_000);
@@ -178,7 +178,7 @@ fn act10_lesson_45_lesson_46_grace_keeps_a_call_alive_and_its_end_fails_it_once(
 }
 
 #[test]
-fn rec09_rec14_who_comes_back_without_the_session_learns_of_its_failed_call_exactly_once() {
+fn rec09_rec14_a_failed_call_is_reported_once_without_the_session() {
     let (mut stage, conn, chat) = calling();
     let seen = stage.core.seq().0;
     stage.disconnect(conn);
@@ -198,7 +198,7 @@ fn rec09_rec14_who_comes_back_without_the_session_learns_of_its_failed_call_exac
 
 /// A reloaded window does not know yet which sessions it took part in.
 #[test]
-fn act10_who_begins_anew_within_the_grace_has_the_rest_of_it_to_come_back_to_the_session() {
+fn act10_a_reinitialized_client_may_rejoin_within_the_rest_of_its_grace() {
     let (mut stage, conn, chat) = calling();
     stage.disconnect(conn);
     stage.pass(20_000);
@@ -216,7 +216,7 @@ fn act10_who_begins_anew_within_the_grace_has_the_rest_of_it_to_come_back_to_the
 }
 
 #[test]
-fn act10_who_begins_anew_and_does_not_come_back_to_the_session_leaves_it_when_its_grace_ends() {
+fn act10_a_reinitialized_client_leaves_after_its_grace_period() {
     let (mut stage, conn, chat) = calling();
     stage.disconnect(conn);
     stage.pass(20_000);
@@ -297,7 +297,7 @@ fn tools_of(stage: &Stage) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn act01_act04_act05_the_agent_sees_each_tool_once_preferably_from_whoever_asks() {
+fn act01_act04_act05_the_agent_sees_each_tool_once_the_authors_first() {
     let mut stage = Stage::new();
     let first = stage.client("c", &[]);
     let second = stage.client("d", &[]);
@@ -368,7 +368,7 @@ fn act02_act03_a_client_announces_itself_within_bounds() {
 }
 
 #[test]
-fn tool04_e18_a_client_may_want_people_to_look_at_its_result_first() {
+fn tool04_e18_a_client_may_request_a_review_of_its_result() {
     for approved in [true, false] {
         let (mut stage, conn, chat) = calling();
         let mut action = complete(true);
@@ -395,7 +395,7 @@ fn tool04_e18_a_client_may_want_people_to_look_at_its_result_first() {
 }
 
 #[test]
-fn act11_what_the_agent_says_about_a_clients_call_ends_it_without_a_review() {
+fn act11_an_agents_result_for_a_client_call_ends_it_without_review() {
     let (mut stage, _, chat) = calling();
     let result = innkeeper_core::agent::ToolResult::failed("Gave up", "it took too long");
     stage.tool(CALL, ToolStep::Done { result, review: true });
@@ -403,7 +403,7 @@ fn act11_what_the_agent_says_about_a_clients_call_ends_it_without_a_review() {
 }
 
 #[test]
-fn ses18_what_a_client_says_beside_its_content_shows_on_the_session_too() {
+fn ses18_content_meta_of_a_client_appears_on_the_session_too() {
     let (mut stage, conn, chat) = calling();
     let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [], "_meta": { "step": 2 } });
     stage.accepted(conn, &chat, content);

@@ -63,7 +63,7 @@ fn dsp03_an_accepted_action_reaches_every_subscriber_with_its_origin() {
 }
 
 #[test]
-fn dsp04_dsp12_e02_lesson12_a_refusal_goes_to_its_author_alone_and_changes_nothing() {
+fn dsp04_dsp12_e02_lesson12_a_rejection_goes_to_its_author_alone() {
     let (mut stage, author, observer, chat) = two_clients();
     let before = (stage.state(SESSION), stage.state(&chat));
     stage.dispatch(
@@ -167,7 +167,7 @@ fn dsp09_act03_a_client_speaks_for_itself_only() {
 }
 
 #[test]
-fn dsp10_dsp11_who_does_not_subscribe_may_dispatch_and_hears_only_refusals() {
+fn dsp10_dsp11_a_non_subscriber_may_dispatch_and_gets_only_rejections() {
     let (mut stage, _, observer, chat) = two_clients();
     let outsider = stage.client("outsider", &[]);
     stage.dispatch(outsider, SESSION, 1, title("from outside"));
@@ -274,7 +274,7 @@ fn dsp20_a_fractional_duration_is_rounded_and_replaced_by_the_hosts_own() {
 }
 
 #[test]
-fn what_a_credential_does_not_allow_is_refused_by_name() {
+fn a_dispatch_beyond_the_scope_is_rejected_by_name() {
     let mut stage = Stage::new();
     let owner = stage.client("owner", &[]);
     let chat = stage.listed_session(owner, SESSION);
@@ -298,7 +298,7 @@ fn what_a_credential_does_not_allow_is_refused_by_name() {
 }
 
 #[test]
-fn limits_on_what_clients_write_are_named() {
+fn rejections_name_the_exceeded_limit() {
     let mut stage = Stage::with(innkeeper_core::CoreConfig {
         max_message_bytes: 10,
         max_title_bytes: 5,

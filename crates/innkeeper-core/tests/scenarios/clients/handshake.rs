@@ -36,6 +36,9 @@ fn neg02_neg03_the_highest_offered_version_is_chosen_and_repeated_exactly() {
         (&["1.4.0", "1.0.0", "2.0.0"], "1.4.0"),
         (&["1.2.10", "1.2.9"], "1.2.10"),
         (&["0.9.3", "0.10.0"], "0.9.3"),
+        (&["0.8.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1"], "0.8.0"),
+        (&["0.6.4", "0.2.0"], "0.6.4"),
+        (&["0.5.0"], "0.5.0"),
     ] {
         let mut stage = Stage::new();
         let conn = stage.connect();
@@ -45,7 +48,7 @@ fn neg02_neg03_the_highest_offered_version_is_chosen_and_repeated_exactly() {
 }
 
 #[test]
-fn neg04_a_malformed_version_is_an_error_that_names_the_field_and_the_client_may_try_again() {
+fn neg04_a_malformed_version_error_names_the_field_and_allows_a_retry() {
     let mut stage = Stage::new();
     let conn = stage.connect();
     for bad in ["1.0", "v1.0.0", "1.0.0-rc1", "01.0.0", ""] {
@@ -62,22 +65,21 @@ fn neg04_a_malformed_version_is_an_error_that_names_the_field_and_the_client_may
 }
 
 #[test]
-fn neg05_neg06_lesson08_no_common_version_is_refused_with_the_ranges_and_a_close() {
-    for offered in [&["2.0.0"][..], &["0.8.0", "0.10.0"], &[]] {
+fn neg05_neg06_lesson08_no_common_version_is_refused_with_ranges() {
+    for offered in [&["2.0.0"][..], &["0.0.1", "0.10.0"], &[]] {
         let mut stage = Stage::new();
         let conn = stage.connect();
         let answer = stage.initialize(conn, "c", offered, &[]);
         assert_eq!(error(&answer).0, -32005);
-        assert_eq!(
-            answer["error"]["data"],
-            json!({ "supportedVersions": ["^1.0.0", "^0.9.0"] })
-        );
+        let supported = innkeeper_dialects::supported();
+        assert_eq!(supported.len(), 12);
+        assert_eq!(answer["error"]["data"], json!({ "supportedVersions": supported }));
         assert_eq!(stage.closed, [(conn, CloseReason::UnsupportedVersion)]);
     }
 }
 
 #[test]
-fn neg09_neg24_the_result_always_has_its_three_fields_and_a_sequence_number_above_zero() {
+fn neg09_neg24_the_result_has_three_fields_and_a_positive_sequence_number() {
     let mut stage = Stage::starting_at(Default::default(), innkeeper_core::Seq(0));
     let conn = stage.connect();
     let result = stage.initialize(conn, "c", &["1.0.0"], &[])["result"].take();
@@ -87,7 +89,7 @@ fn neg09_neg24_the_result_always_has_its_three_fields_and_a_sequence_number_abov
 }
 
 #[test]
-fn neg10_neg11_known_initial_channels_come_with_snapshots_and_unknown_ones_are_left_out() {
+fn neg10_neg11_only_known_initial_channels_have_snapshots() {
     let mut stage = Stage::new();
     let owner = stage.client("owner", &[]);
     let chat = stage.listed_session(owner, SESSION);
@@ -152,7 +154,7 @@ fn neg21_lesson07_one_client_on_two_sockets_and_the_newest_closes_first() {
 }
 
 #[test]
-fn neg22_lesson06_after_a_refused_reconnect_the_same_transport_may_initialize() {
+fn neg22_lesson06_initialize_may_follow_a_refused_reconnect() {
     let mut stage = Stage::new();
     let conn = stage.connect();
     let answer = stage.reconnect(conn, "stranger", 7, &[ROOT]);
@@ -168,7 +170,7 @@ fn neg22_lesson06_after_a_refused_reconnect_the_same_transport_may_initialize() 
 }
 
 #[test]
-fn neg23_a_second_handshake_on_one_transport_is_an_error_and_changes_nothing() {
+fn neg23_a_second_handshake_is_an_error_and_changes_nothing() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     for answer in [

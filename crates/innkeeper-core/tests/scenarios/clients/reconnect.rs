@@ -39,7 +39,7 @@ fn seqs(actions: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn rec01_rec03_rec09_lesson03_a_replay_holds_exactly_what_was_missed_and_live_goes_on_after_it() {
+fn rec01_rec03_rec09_lesson03_missed_actions_precede_live_ones() {
     let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
     stage.listed_session(writer, "ahp-session:/two");
     stage.dispatch(writer, SESSION, 1, title("seen"));
@@ -77,7 +77,7 @@ fn rec01_rec03_rec09_lesson03_a_replay_holds_exactly_what_was_missed_and_live_go
 }
 
 #[test]
-fn root13_rec03_a_replay_is_followed_by_the_summaries_that_changed_meanwhile() {
+fn root13_rec03_changed_summaries_follow_a_replay() {
     let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
     stage.listed_session(writer, "ahp-session:/quiet");
     stage.pass(1000);
@@ -91,12 +91,18 @@ fn root13_rec03_a_replay_is_followed_by_the_summaries_that_changed_meanwhile() {
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, &chat]);
     assert_eq!(result["result"]["type"], "replay");
     let repeated = stage.notifications(again);
-    let summaries: Vec<_> = repeated.iter().map(|message| &message["params"]["summary"]).collect();
-    assert_eq!(summaries.len(), 1, "the quiet session did not change: {repeated:?}");
+    assert_eq!(repeated.len(), 2, "the quiet session did not change: {repeated:?}");
     assert_eq!(repeated[0]["method"], "root/sessionAdded");
-    assert_eq!(summaries[0]["resource"], SESSION);
-    assert_eq!(summaries[0]["title"], "renamed");
-    assert_eq!(summaries[0]["status"].as_u64().unwrap() & 8, 8, "a turn runs");
+    let summary = &repeated[0]["params"]["summary"];
+    assert_eq!(summary["resource"], SESSION);
+    assert_eq!(summary["title"], "renamed");
+    assert_eq!(summary["status"].as_u64().unwrap() & 8, 8, "a turn runs");
+    // VS Code takes changes of sessions that it knows from here alone.
+    assert_eq!(repeated[1]["method"], "root/sessionSummaryChanged");
+    assert_eq!(repeated[1]["params"]["session"], SESSION);
+    let changes = &repeated[1]["params"]["changes"];
+    assert_eq!(changes["status"], summary["status"]);
+    assert_eq!(changes["activity"], "", "ROOT-14: it has none");
     // Later changes continue from there.
     stage.ends(TurnEnd::Complete);
     stage.pass(1000);
@@ -115,6 +121,33 @@ fn root13_rec03_a_replay_is_followed_by_the_summaries_that_changed_meanwhile() {
         stage.notifications(elsewhere).is_empty(),
         "not a subscriber of the root"
     );
+}
+
+#[test]
+fn root13_rec05_changed_summaries_follow_snapshots() {
+    let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
+    stage.listed_session(writer, "ahp-session:/quiet");
+    stage.pass(1000);
+    let seen = stage.core.seq().0;
+    stage.disconnect(reader);
+    stage.dispatch(writer, SESSION, 1, title("renamed"));
+    stage.pass(1000);
+
+    // The reader was not subscribed to the quiet session, so a replay cannot continue its state.
+    let again = stage.connect();
+    let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, &chat, "ahp-session:/quiet"]);
+    assert_eq!(result["result"]["type"], "snapshot");
+    let repeated = stage.notifications(again);
+    assert_eq!(repeated.len(), 2, "the quiet session did not change: {repeated:?}");
+    assert_eq!(repeated[0]["params"]["summary"]["title"], "renamed");
+
+    // From a number that the host does not know, every session may have changed.
+    stage.disconnect(again);
+    let again = stage.connect();
+    stage.reconnect(again, "reader", 3, &[ROOT, SESSION]);
+    let added = stage.notifications(again).into_iter();
+    let added = added.filter(|message| message["method"] == "root/sessionAdded");
+    assert_eq!(added.count(), 2);
 }
 
 #[test]
@@ -145,7 +178,7 @@ fn rec04_the_clients_own_echoes_are_replayed_with_their_origin() {
 }
 
 #[test]
-fn rec05_rec06_lesson05_beyond_the_window_every_channel_comes_as_a_snapshot() {
+fn rec05_rec06_lesson05_beyond_the_window_every_channel_is_a_snapshot() {
     let (mut stage, reader, writer, chat) = reader_and_writer(window(3));
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
@@ -185,12 +218,11 @@ fn rec07_notifications_are_not_replayed() {
     let again = stage.connect();
     stage.reconnect(again, "reader", seen, &[ROOT]);
     let told = stage.inbox(again);
-    assert_eq!(
-        told.len(),
-        1,
-        "the present state once, not what was sent before: {told:?}"
-    );
+    let methods: Vec<_> = told.iter().map(|message| &message["method"]).collect();
+    let present = ["root/sessionAdded", "root/sessionSummaryChanged"];
+    assert_eq!(methods, present, "the present state once, not what was sent before");
     assert_eq!(told[0]["params"]["summary"]["title"], "renamed");
+    assert_eq!(told[1]["params"]["session"], "ahp-session:/two");
 }
 
 #[test]
@@ -237,7 +269,7 @@ fn lesson02_a_busy_channel_does_not_cost_a_quiet_one_its_replay() {
 }
 
 #[test]
-fn rec11_e05_a_number_the_host_never_gave_out_or_forgot_is_answered_with_snapshots() {
+fn rec11_e05_an_unknown_sequence_number_is_answered_with_snapshots() {
     let mut stage = Stage::starting_at(CoreConfig::default(), Seq(1000));
     let conn = stage.client("c", &[ROOT]);
     assert!(stage.core.seq() >= Seq(1000));
@@ -253,7 +285,7 @@ fn rec11_e05_a_number_the_host_never_gave_out_or_forgot_is_answered_with_snapsho
 }
 
 #[test]
-fn sub02_a_client_that_does_not_count_snapshots_as_seen_gets_nothing_twice() {
+fn sub02_a_client_that_ignores_snapshot_numbers_gets_no_duplicates() {
     // The published client subscribes late, at a number far above the last action it received, and reconnects with
     // the low one. The host does not know whether the snapshot reached it.
     let (mut stage, _, writer, chat) = reader_and_writer(CoreConfig::default());
@@ -279,7 +311,7 @@ fn sub02_a_client_that_does_not_count_snapshots_as_seen_gets_nothing_twice() {
 }
 
 #[test]
-fn a_session_that_took_the_place_of_another_is_not_replayed_into_its_state() {
+fn a_replaced_session_is_not_replayed_into_its_predecessors_state() {
     let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
     stage.dispose(writer, SESSION);
     stage.listed_session(writer, SESSION);
@@ -292,7 +324,7 @@ fn a_session_that_took_the_place_of_another_is_not_replayed_into_its_state() {
 }
 
 #[test]
-fn rec14_act10_e57_membership_survives_a_reconnect_that_resumes_and_ends_with_one_that_does_not() {
+fn rec14_act10_e57_membership_survives_only_a_reconnect_that_resumes() {
     for (resumed, members) in [(&[SESSION][..], 1), (&[ROOT], 0)] {
         let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
         stage.subscribe(writer, SESSION);
@@ -319,7 +351,7 @@ fn rec14_act10_e57_membership_survives_a_reconnect_that_resumes_and_ends_with_on
 }
 
 #[test]
-fn act10_who_does_not_come_back_in_time_leaves_its_sessions() {
+fn act10_a_client_that_misses_its_grace_period_leaves_its_sessions() {
     let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
     stage.subscribe(writer, SESSION);
     stage.dispatch(reader, SESSION, 1, announce("reader"));
@@ -382,7 +414,7 @@ fn lesson15_after_a_long_absence_the_replay_is_in_order_and_complete() {
 }
 
 #[test]
-fn a_session_created_anew_under_an_old_uri_is_never_replayed_into_the_old_state() {
+fn a_recreated_session_is_never_replayed_into_the_old_state() {
     let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
@@ -394,7 +426,7 @@ fn a_session_created_anew_under_an_old_uri_is_never_replayed_into_the_old_state(
 }
 
 #[test]
-fn rec05_a_lost_connection_is_not_replayed_what_its_snapshot_already_had() {
+fn rec05_a_replay_does_not_repeat_actions_of_the_snapshot() {
     let mut stage = Stage::new();
     let first = stage.client("c", &[]);
     stage.listed_session(first, SESSION);

@@ -114,7 +114,7 @@ fn resume(turn: &str) -> Value {
 
 /// A client that meets a refusal here shows nothing at all; an error in the chat says what to do.
 #[test]
-fn ses05_auth09_a_session_of_an_agent_without_a_token_is_created_and_its_turns_say_what_to_do() {
+fn ses05_auth09_without_a_token_a_session_is_created_and_its_turns_fail() {
     let mut stage = stage();
     let conn = stage.client("c", &[ROOT]);
     let answer = stage.create(conn, SESSION);
@@ -145,7 +145,7 @@ fn ses05_auth09_a_session_of_an_agent_without_a_token_is_created_and_its_turns_s
 }
 
 #[test]
-fn ses05_a_token_that_comes_between_the_session_and_its_first_turn_is_in_time() {
+fn ses05_a_token_given_before_the_first_turn_is_used() {
     let mut stage = stage();
     let conn = stage.client("c", &[ROOT]);
     stage.create(conn, SESSION);
@@ -187,7 +187,7 @@ fn ses05_further_chats_and_forks_are_created_without_a_token_too() {
 }
 
 #[test]
-fn auth04_only_what_somebody_asks_for_is_taken() {
+fn auth04_only_requested_tokens_are_accepted() {
     let mut stage = stage();
     let conn = stage.client("c", &[]);
     let answer = stage.authenticate(conn, token("https://elsewhere.example/", "t0ken"));
@@ -198,7 +198,7 @@ fn auth04_only_what_somebody_asks_for_is_taken() {
 }
 
 #[test]
-fn auth07_a_turn_is_paid_for_by_its_author_then_the_creator_then_who_takes_part() {
+fn auth07_a_turn_uses_the_token_of_its_author_then_creator_then_members() {
     let mut stage = stage();
     let (owner, chat) = stage.owner("owner", "owners");
     let guest = stage.client("guest", &[ROOT, SESSION, &chat]);
@@ -226,7 +226,7 @@ fn auth07_a_turn_is_paid_for_by_its_author_then_the_creator_then_who_takes_part(
 }
 
 #[test]
-fn auth05_auth09_a_turn_after_the_token_was_taken_back_fails_and_is_resumed_as_if_new() {
+fn auth05_auth09_a_turn_after_a_revocation_fails_and_resumes_as_new() {
     let mut stage = stage();
     let (conn, chat) = stage.owner("c", "mine");
     let reader = stage.client("reader", &[ROOT]);
@@ -258,7 +258,7 @@ fn auth05_auth09_a_turn_after_the_token_was_taken_back_fails_and_is_resumed_as_i
 }
 
 #[test]
-fn auth09_a_turn_that_an_agent_began_is_resumed_as_what_it_is() {
+fn auth09_a_turn_started_by_an_agent_resumes_as_such() {
     let mut stage = stage();
     let (conn, chat) = stage.owner("c", "mine");
     stage.start_turn(conn, &chat, "t1");
@@ -281,7 +281,7 @@ fn auth09_a_turn_that_an_agent_began_is_resumed_as_what_it_is() {
 }
 
 #[test]
-fn auth09_words_that_an_agent_has_not_heard_are_in_the_history_it_is_opened_with() {
+fn auth09_an_unread_message_is_in_the_history_of_the_reopened_agent() {
     let mut stage = stage();
     let (conn, chat) = stage.owner("c", "mine");
     stage.turn(conn, &chat, "t1", "ok");
@@ -321,7 +321,11 @@ fn auth06_a_token_is_dropped_when_it_expires_and_its_client_is_told() {
     assert_eq!(stage.asked(conn), []);
     stage.pass(1);
     assert_eq!(stage.asked(conn), [said(ROOT, "expired")]);
-    assert_eq!((stage.asked(deaf), stage.asked(other)), (vec![], vec![]), "nobody else");
+    assert_eq!(
+        (stage.asked(deaf), stage.asked(other)),
+        (vec![], vec![]),
+        "no other client"
+    );
     stage.start_turn(conn, &chat, "t1");
     assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
     assert_eq!(
@@ -369,7 +373,7 @@ fn auth07_tokens_stay_through_a_grace_and_go_with_it() {
 }
 
 #[test]
-fn auth09_what_waits_in_a_queue_needs_a_token_when_it_starts() {
+fn auth09_a_queued_message_needs_a_token_when_it_starts() {
     let mut stage = stage();
     let (conn, chat) = stage.owner("c", "mine");
     stage.start_turn(conn, &chat, "t1");
@@ -410,7 +414,7 @@ fn auth09_a_token_that_was_not_accepted_is_used_no_more() {
         token: Secret::new(token),
     };
     stage.says(refused("another"));
-    assert_eq!(stage.asked(conn), [], "nobody has that one");
+    assert_eq!(stage.asked(conn), [], "no client has that token");
     stage.says(refused("stale"));
     assert_eq!(stage.asked(conn), [said(SESSION, "expired")]);
     stage.says(refused("stale"));

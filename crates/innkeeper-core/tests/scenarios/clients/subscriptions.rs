@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::*;
 
 #[test]
-fn sub01_sub02_a_snapshot_is_of_the_present_and_every_later_action_is_above_it() {
+fn sub01_sub02_a_snapshot_is_current_and_later_actions_are_above_it() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
@@ -21,7 +21,7 @@ fn sub01_sub02_a_snapshot_is_of_the_present_and_every_later_action_is_above_it()
 }
 
 #[test]
-fn sub03_e04_lesson03_the_response_comes_before_the_first_action_and_each_action_once() {
+fn sub03_e04_lesson03_the_response_precedes_the_first_action() {
     let mut stage = Stage::new();
     let owner = stage.client("owner", &[]);
     let chat = stage.session(owner, SESSION);
@@ -71,7 +71,7 @@ fn sub05_lesson19_nothing_reaches_a_connection_that_does_not_subscribe() {
 }
 
 #[test]
-fn sub06_unsubscribe_stops_delivery_at_once_and_is_harmless_for_unknown_channels() {
+fn sub06_unsubscribe_stops_delivery_and_ignores_unknown_channels() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     stage.listed_session(conn, SESSION);
@@ -89,7 +89,7 @@ fn sub06_unsubscribe_stops_delivery_at_once_and_is_harmless_for_unknown_channels
 }
 
 #[test]
-fn sub07_lesson09_a_second_subscribe_is_answered_too_and_one_unsubscribe_ends_both() {
+fn sub07_lesson09_one_unsubscribe_ends_two_subscriptions() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
@@ -148,7 +148,7 @@ fn sub17_e50_uris_are_exact_strings() {
 }
 
 #[test]
-fn sub18_e45_every_state_a_channel_can_be_in_decodes_with_the_published_types() {
+fn sub18_e45_every_channel_state_decodes_with_the_published_types() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let chat = stage.session(conn, SESSION);

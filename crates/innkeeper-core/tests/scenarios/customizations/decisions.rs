@@ -38,7 +38,7 @@ fn cus12_cus13_a_toggle_reaches_containers_children_and_servers() {
 }
 
 #[test]
-fn cus11_case_74_what_is_in_a_container_that_is_off_is_off() {
+fn cus11_case_74_children_of_a_disabled_container_are_disabled() {
     let (mut stage, conn, chat) = stage();
     stage.found(
         SESSION,
@@ -116,7 +116,7 @@ fn cus07_cus09_decisions_that_mean_nothing_here_are_refused() {
 }
 
 #[test]
-fn cus08_cus14_unsorted_and_repeated_decisions_are_published_again_in_order() {
+fn cus08_cus14_unsorted_and_repeated_decisions_are_published_in_order() {
     let (mut stage, conn, _) = stage();
     stage.found(SESSION, json!([plugin("p", &[server("m")])]));
     stage.inbox(conn);
@@ -143,7 +143,7 @@ fn cus08_cus14_unsorted_and_repeated_decisions_are_published_again_in_order() {
 }
 
 #[test]
-fn cus10_cus16_decisions_for_a_workspace_and_for_all_hold_in_other_sessions_at_once() {
+fn cus10_cus16_wider_decisions_reach_other_sessions_at_once() {
     let (mut stage, conn, _) = stage();
     let other = both(&mut stage);
     let away = stage.client("away", &[]);
@@ -194,7 +194,7 @@ fn cus10_cus16_decisions_for_a_workspace_and_for_all_hold_in_other_sessions_at_o
 }
 
 #[test]
-fn case_73_decisions_survive_rescans_and_the_return_of_what_was_gone() {
+fn case_73_decisions_survive_rescans_and_a_returning_customization() {
     let (mut stage, conn, chat) = stage();
     let list = json!([plugin("p", &[skill("s"), skill("u")]), directory("d", &[skill("t")])]);
     stage.found(SESSION, list.clone());
@@ -238,7 +238,7 @@ fn cus09_the_workspace_of_a_session_is_its_first_directory() {
 }
 
 #[test]
-fn p19_a_server_that_was_read_again_stays_what_it_was() {
+fn p19_a_reread_server_keeps_its_state() {
     let (mut stage, _, _) = stage();
     stage.found(SESSION, json!([plugin("p", &[server("m")]), server("top")]));
     let mut changed = plugin("p", &[server("m")]);
@@ -255,7 +255,7 @@ fn p19_a_server_that_was_read_again_stays_what_it_was() {
 }
 
 #[test]
-fn t24_who_may_only_drive_decides_for_its_session_and_switches_nothing_on_that_is_off_for_all() {
+fn t24_a_driver_cannot_enable_an_entry_disabled_for_all() {
     let (mut stage, conn, _) = stage();
     let guest = driver(&mut stage);
     stage.found(SESSION, json!([plugin("p", &[]), plugin("q", &[skill("s")])]));
@@ -330,7 +330,7 @@ fn e30_the_most_specific_decision_counts_in_whichever_order_it_is_sent() {
 }
 
 #[test]
-fn e31_what_only_shows_whether_it_is_on_keeps_the_decisions_that_a_toggle_does_not_name() {
+fn e31_decisions_that_a_toggle_does_not_name_are_retained() {
     let (mut stage, conn, _) = stage();
     let other = both(&mut stage);
     let list = json!([plugin("p", &[skill("s")]), directory("d", &[])]);
@@ -351,7 +351,7 @@ fn e31_what_only_shows_whether_it_is_on_keeps_the_decisions_that_a_toggle_does_n
     assert_eq!(
         on(&stage, "ahp-session:/two"),
         (false, false),
-        "nobody decided about it"
+        "no decision applies to it"
     );
     for id in ["s", "d"] {
         stage.toggle(conn, SESSION, id, json!([in_workspace(true)]));
@@ -383,7 +383,7 @@ fn e31_what_only_shows_whether_it_is_on_keeps_the_decisions_that_a_toggle_does_n
 }
 
 #[test]
-fn e33_what_is_off_stays_on_the_list_with_everything_in_it() {
+fn e33_a_disabled_container_stays_listed_with_its_children() {
     let (mut stage, conn, _) = stage();
     let list = json!([
         plugin("p", &[skill("s"), server("m")]),

@@ -52,7 +52,7 @@ fn cus22_act15_the_plugins_of_active_clients_are_followed() {
 }
 
 #[test]
-fn act13_case_75_a_client_takes_its_plugins_along_when_it_is_gone_and_not_before() {
+fn act13_case_75_a_client_that_leaves_removes_its_plugins_and_not_before() {
     let (mut stage, conn, _) = stage();
     let other = stage.client("other", &[SESSION]);
     stage.dispatch(conn, SESSION, 1, publish("c", &[published("c", "p")]));
@@ -70,11 +70,11 @@ fn act13_case_75_a_client_takes_its_plugins_along_when_it_is_gone_and_not_before
     assert_eq!(stage.shown(SESSION), json!([plugin("h", &[])]));
     let chat = innkeeper_core::uri::default_chat(SESSION);
     stage.start_turn(other, &chat, "t");
-    assert_eq!(off(&stage), ["p", "s"], "what nobody sees is not used");
+    assert_eq!(off(&stage), ["p", "s"], "an unpublished customization is not used");
 }
 
 #[test]
-fn act02_what_a_client_publishes_is_checked() {
+fn act02_customizations_of_a_client_are_checked() {
     let (mut stage, conn, _) = stage();
     let with = |field: &str, value: Value| {
         let mut plugin = published("c", "p");
@@ -129,7 +129,7 @@ fn act02_what_a_client_publishes_is_checked() {
 }
 
 #[test]
-fn cus16_cus17_a_client_decides_for_all_about_its_own_plugin_and_its_parts() {
+fn cus16_cus17_a_client_decides_globally_about_its_own_plugin() {
     let (mut stage, conn, _) = stage();
     let mut decided = published("c", "p");
     decided["enablement"] = json!([globally(false)]);
@@ -186,7 +186,7 @@ fn case_76_two_clients_may_publish_the_same_uri() {
 }
 
 #[test]
-fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
+fn cus24_a_message_chooses_an_agent_that_is_present_enabled_and_invocable() {
     let (mut stage, conn, chat) = stage();
     let mut inner = custom_agent("inner");
     inner["disableUserInvocation"] = json!(true);
@@ -204,8 +204,8 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
     stage.toggle(conn, SESSION, "q", json!([in_session(false)]));
     for (agent, problem) in [
         (
-            agent_uri("nobody"),
-            "message.agent.uri: this session has no agent \"file:///agents/nobody.md\"; it has: plain, quiet",
+            agent_uri("unknown"),
+            "message.agent.uri: this session has no agent \"file:///agents/unknown.md\"; it has: plain, quiet",
         ),
         (
             agent_uri("inner"),
@@ -247,7 +247,7 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
 }
 
 #[test]
-fn cus24_what_was_not_looked_for_yet_is_not_refused() {
+fn cus24_an_undiscovered_agent_is_not_rejected() {
     let (mut stage, conn, chat) = stage();
     let started = choosing(&stage, "t", &agent_uri("any"));
     stage.dispatch(conn, &chat, 1, started);
@@ -276,7 +276,7 @@ fn cus24_what_was_not_looked_for_yet_is_not_refused() {
 }
 
 #[test]
-fn case_78_a_message_that_waited_for_an_agent_that_is_gone_fails_and_the_session_goes_on() {
+fn case_78_a_queued_message_for_a_missing_agent_fails_alone() {
     let (mut stage, conn, chat) = stage();
     stage.found(SESSION, json!([plugin("p", &[custom_agent("a")])]));
     stage.start_turn(conn, &chat, "t1");
@@ -320,7 +320,7 @@ fn case_78_a_message_that_waited_for_an_agent_that_is_gone_fails_and_the_session
 }
 
 #[test]
-fn cus21_agents_show_what_they_bring_before_there_is_a_session() {
+fn cus21_agents_list_their_customizations_before_a_session_exists() {
     let mut stage = Stage::finding();
     let conn = stage.client("c", &[ROOT]);
     let mut info = agent("tour");
@@ -335,7 +335,7 @@ fn cus21_agents_show_what_they_bring_before_there_is_a_session() {
 }
 
 #[test]
-fn cht19_a_session_that_a_chat_moves_into_has_what_its_old_one_had_but_for_its_clients() {
+fn cht19_a_moved_chats_session_has_the_old_customizations_but_no_clients() {
     let (mut stage, conn, _) = stage();
     let chat = "ahp-chat:/further";
     stage.create_chat(conn, new_chat(SESSION, chat));
@@ -356,7 +356,7 @@ fn cht19_a_session_that_a_chat_moves_into_has_what_its_old_one_had_but_for_its_c
 }
 
 #[test]
-fn nobody_starts_or_stops_servers_here_and_the_refusal_says_so() {
+fn without_a_service_starting_or_stopping_servers_is_rejected() {
     let (mut stage, conn, _) = stage();
     stage.found(SESSION, json!([server("m"), plugin("p", &[server("n")])]));
     for name in ["Start", "Stop", "Background"] {

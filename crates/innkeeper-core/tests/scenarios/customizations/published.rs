@@ -40,7 +40,7 @@ fn cus22_a_plugin_without_a_nonce_is_read_again_each_time_it_is_published() {
     stage.dispatch(conn, SESSION, 5, publish(&published()));
     assert!(
         stage.told(conn).is_empty(),
-        "DSP-15: nobody is told, so no loop can form"
+        "DSP-15: no client is notified, so no loop can form"
     );
 }
 
@@ -59,7 +59,7 @@ fn cus22_a_plugin_with_a_nonce_is_read_again_when_the_nonce_changes() {
 }
 
 #[test]
-fn cus22_a_plugin_is_shown_with_the_name_and_the_icons_that_its_client_gave_it() {
+fn cus22_a_plugin_has_the_name_and_icons_of_its_client() {
     let (mut stage, conn, _) = stage();
     let mut plugin = published();
     plugin["icons"] = json!([{ "src": "https://example.org/p.png" }]);
@@ -103,7 +103,7 @@ fn cus12_a_client_may_switch_its_plugin_by_the_id_that_it_published() {
     assert_eq!(
         told[0],
         toggle("host-id", json!([in_session(false)])),
-        "under the id that everybody knows"
+        "under the id that every client knows"
     );
     assert_eq!(stage.shown(SESSION)[0]["enablement"], json!([in_session(false)]));
     stage.toggle(conn, SESSION, "nothing", json!([in_session(false)]));

@@ -13,7 +13,7 @@ fn types(actions: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn cus21_the_first_report_is_the_whole_list_and_later_ones_what_changed() {
+fn cus21_the_first_report_is_the_whole_list_and_later_ones_the_changes() {
     let (mut stage, conn, _) = stage();
     assert_eq!(stage.shown(SESSION), Value::Null);
     stage.found(SESSION, json!([]));
@@ -42,7 +42,7 @@ fn cus21_the_first_report_is_the_whole_list_and_later_ones_what_changed() {
 }
 
 #[test]
-fn cus20_case_66_removals_come_first_and_then_changes_in_the_order_of_the_list() {
+fn cus20_case_66_removals_come_first_then_changes_in_list_order() {
     let (mut stage, conn, _) = stage();
     let list = json!([plugin("a", &[]), plugin("b", &[]), plugin("c", &[])]);
     stage.found(SESSION, list);
@@ -92,7 +92,7 @@ fn cus19_another_order_and_many_changes_are_one_action() {
 }
 
 #[test]
-fn cus05_case_77_case_80_a_subscriber_that_joins_while_something_loads_sees_it_loaded() {
+fn cus05_case_77_case_80_a_late_subscriber_sees_the_entry_load() {
     let (mut stage, conn, _) = stage();
     let mut loading = plugin("a", &[]);
     loading["load"] = json!({ "kind": "loading" });
@@ -113,13 +113,13 @@ fn cus05_case_77_case_80_a_subscriber_that_joins_while_something_loads_sees_it_l
 }
 
 #[test]
-fn cus05_what_is_still_read_is_shown_only_where_nothing_else_would_be() {
+fn cus05_a_preview_is_published_only_without_a_full_report() {
     let (mut stage, conn, _) = stage();
     let mut loading = directory("d", &[]);
     loading["load"] = json!({ "kind": "loading" });
     loading.as_object_mut().expect("an object").remove("children");
     stage.announced(SESSION, json!([]));
-    assert_eq!(stage.shown(SESSION), Value::Null, "nobody knows yet that it is nothing");
+    assert_eq!(stage.shown(SESSION), Value::Null, "discovery has not finished yet");
     stage.announced(SESSION, json!([loading]));
     assert_eq!(stage.shown(SESSION)[0]["load"]["kind"], "loading");
     let known = directory("d", &[skill("s")]);
@@ -134,7 +134,7 @@ fn cus05_what_is_still_read_is_shown_only_where_nothing_else_would_be() {
 }
 
 #[test]
-fn cus02_what_no_action_could_name_is_not_shown() {
+fn cus02_an_entry_without_a_usable_id_is_not_published() {
     let (mut stage, _, _) = stage();
     let twice = json!([plugin("a", &[]), { "type": "tomorrow", "id": "x" }, directory("a", &[skill("s")])]);
     stage.found(SESSION, twice);
@@ -173,7 +173,7 @@ fn case_79_thousands_of_children_are_compared_once_each() {
 }
 
 #[test]
-fn cus_what_is_too_much_is_left_out_visibly_and_switched_off() {
+fn cus_entries_beyond_the_limit_are_visibly_omitted_and_disabled() {
     let mut stage = Stage::able(CoreConfig {
         serves_customizations: true,
         max_customizations: 2,
@@ -227,7 +227,7 @@ fn cus_a_list_that_is_too_long_in_bytes_keeps_its_containers() {
 /// The disabled ids that the latest turn got.
 pub fn off(stage: &Stage) -> Vec<String> {
     let latest = stage.agent.iter().rev().find_map(|effect| match effect {
-        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.switched_off.iter().cloned().collect()),
+        Effect::Agent(AgentCommand::StartTurn { start, .. }) => Some(start.disabled_ids.iter().cloned().collect()),
         _ => None,
     });
     latest.expect("a turn was started")
@@ -273,12 +273,12 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
     });
     assert!(
         stage.told(conn).is_empty(),
-        "case 67: nobody is told about what is gone"
+        "case 67: no client is notified about a removed entry"
     );
 }
 
 #[test]
-fn cus_without_a_finder_nobody_is_asked_and_nothing_is_shown() {
+fn cus_without_discovery_nothing_is_requested_or_published() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let _chat = stage.session(conn, SESSION);

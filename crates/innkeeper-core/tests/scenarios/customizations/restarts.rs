@@ -31,7 +31,7 @@ fn list() -> Value {
 }
 
 #[test]
-fn p19_after_a_restart_a_session_shows_what_it_had_until_everything_is_read() {
+fn p19_after_a_restart_a_session_shows_its_old_list_until_discovery_ends() {
     let (mut stage, _) = kept_session(&list());
     let shown = stage.shown(SESSION);
     let mut stage = stage.restart(config());
@@ -53,7 +53,7 @@ fn cus16_p1_decisions_of_every_scope_survive_a_crash() {
     stage.toggle(conn, SESSION, "t", json!([globally(false)]));
     let shown = stage.shown(SESSION);
     let was_promised = stage.persisted.as_ref().is_some_and(|kept| kept.root_was_promised);
-    assert!(was_promised, "nobody hears of it before it is safe");
+    assert!(was_promised, "no client sees it before it is durable");
     let mut stage = stage.restart(config());
     let conn = stage.client("c", &[SESSION]);
     assert_eq!(
@@ -84,7 +84,7 @@ fn cus16_p1_decisions_of_every_scope_survive_a_crash() {
 }
 
 #[test]
-fn e31_what_a_toggle_did_not_name_is_there_after_a_crash() {
+fn e31_a_decision_that_a_toggle_did_not_name_survives_a_crash() {
     let (mut stage, conn) = kept_session(&list());
     stage.toggle(conn, SESSION, "s", json!([in_session(true)]));
     stage.toggle(conn, SESSION, "s", json!([globally(false)]));
@@ -104,7 +104,7 @@ fn e31_what_a_toggle_did_not_name_is_there_after_a_crash() {
 }
 
 #[test]
-fn cus16_a_session_that_was_away_learns_what_was_decided_meanwhile() {
+fn cus16_a_reloaded_session_applies_decisions_made_meanwhile() {
     let (mut stage, conn) = kept_session(&list());
     stage.unsubscribe(conn, SESSION);
     let followed = stage.wanted(SESSION).expect("followed").0;
@@ -113,7 +113,7 @@ fn cus16_a_session_that_was_away_learns_what_was_decided_meanwhile() {
         .agent
         .iter()
         .any(|effect| matches!(effect, Effect::Customizations(CustomizationCommand::Unfollow { session, .. }) if *session == followed));
-    assert!(forgotten, "nobody looks for what nobody uses");
+    assert!(forgotten, "discovery stops for an unused session");
     assert!(stage.core.snapshot(SESSION).is_none());
     stage.session_in_workspace(conn, "ahp-session:/two");
     stage.subscribe(conn, "ahp-session:/two");
@@ -140,7 +140,7 @@ fn cus18_a_host_without_a_finder_shows_nothing_and_forgets_no_decision() {
 }
 
 #[test]
-fn p19_what_ran_in_an_earlier_life_does_not_run_any_more() {
+fn p19_a_server_of_an_earlier_process_is_not_shown_as_running() {
     let mut running = list();
     running[0]["children"][1]["state"] = json!({ "kind": "ready" });
     running[0]["children"][1]["channel"] = json!("mcp://earlier");

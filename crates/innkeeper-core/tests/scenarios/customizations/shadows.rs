@@ -56,7 +56,7 @@ fn b3_a_decision_for_everywhere_moves_the_marks_of_every_session() {
 }
 
 #[test]
-fn cus21_what_every_session_gets_shows_on_its_agents_whether_it_is_on() {
+fn cus21_host_wide_customizations_show_their_enablement_on_agents() {
     let (mut stage, conn, _) = stage();
     let mut agents = stage.core.agents().to_vec();
     let common = json!([{ "type": "plugin", "id": "p", "uri": "file:///plugins/p", "name": "p" }, directory("d", &[])]);

@@ -4,7 +4,7 @@ use ahp_types::state::{AgentCapabilities, MultipleChatsCapability, MultipleWorki
 use innkeeper_core::agent::{
     ApprovalSubject, Confirmation, Contributor, Offer, Permission, Spawn, ToolReady, ToolStart, ToolStep,
 };
-use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe};
+use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe, TurnsPage};
 use innkeeper_core::{
     AgentCommand, AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, Subagent, TurnEnd,
     TurnKey,
@@ -34,7 +34,13 @@ impl Stage {
     pub fn fetch_turns(&mut self, conn: ConnId, channel: &str, cursor: Option<&str>) -> Value {
         let channel = channel.to_owned();
         let cursor = cursor.map(str::to_owned);
-        self.request(conn, Command::FetchTurns { channel, cursor })
+        self.request(
+            conn,
+            Command::FetchTurns {
+                channel,
+                page: TurnsPage::At(cursor),
+            },
+        )
     }
 
     pub fn create_chat(&mut self, conn: ConnId, create: CreateChat) -> Value {
@@ -150,6 +156,7 @@ impl Stage {
 
 pub fn new_chat(session: &str, chat: &str) -> CreateChat {
     CreateChat {
+        choices: Vec::new(),
         channel: session.to_owned(),
         chat: chat.to_owned(),
         initial_message: None,

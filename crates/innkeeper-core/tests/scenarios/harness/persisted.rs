@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, Unreadable, mark_imported, restore,
 };
 use innkeeper_core::{CoreConfig, Effect, HostCore, Input, JournalCommand, Opening, Publication, Seq, StorageMode};
@@ -33,7 +33,6 @@ impl PersistedState {
                 channel: Arc::clone(uri),
                 first: frame.seq,
                 seq: frame.seq,
-                since: frame.since,
                 at_ms: 0,
                 bytes: frame.bytes.clone().into(),
             }),

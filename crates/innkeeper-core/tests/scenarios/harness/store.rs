@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use ahp_types::state::Turn;
 use bytes::Bytes;
+use innkeeper_core::TurnChanges;
 use innkeeper_core::agent::{Attachment, PastTurn, SpanEnd, TurnSpan};
-use innkeeper_core::chat_state::TurnChanges;
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_core::{AgentCommand, Effect, Input, past_turn, was_heard};
 
 use super::Stage;

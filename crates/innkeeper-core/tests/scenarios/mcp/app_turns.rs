@@ -47,7 +47,7 @@ fn mcp15_a_request_of_an_app_gets_a_turn_that_agents_are_not_told_of() {
     let started = started
         .iter()
         .find(|envelope| envelope["channel"] == chat && envelope["action"]["type"] == "chat/turnStarted")
-        .expect("everyone sees it");
+        .expect("every client sees it");
     let message = &started["action"]["message"];
     assert_eq!(message["origin"]["kind"], "tool");
     assert!(

@@ -66,7 +66,7 @@ fn mentions_apps(shown: &Value) -> bool {
 }
 
 #[test]
-fn e58_mcp14_either_kind_of_client_has_what_its_own_snapshot_shows() {
+fn e58_mcp14_clients_with_and_without_apps_match_their_snapshots() {
     let (mut stage, mut apps, mut plain) = both();
     let new_apps = stage.app_client("new-apps", &[]);
     let new_plain = stage.client("new-plain", &[]);
@@ -94,7 +94,7 @@ fn e58_mcp14_either_kind_of_client_has_what_its_own_snapshot_shows() {
 }
 
 #[test]
-fn e58_rec09_a_replay_shows_everybody_their_own() {
+fn e58_rec09_a_replay_uses_the_dialect_of_each_client() {
     let (mut stage, mut apps, mut plain) = both();
     apps.read(&mut stage);
     plain.read(&mut stage);
@@ -120,7 +120,7 @@ fn e58_rec09_a_replay_shows_everybody_their_own() {
 }
 
 #[test]
-fn e58_whoever_changes_what_it_shows_gets_a_snapshot() {
+fn e58_a_client_that_changes_its_dialect_gets_a_snapshot() {
     let (mut stage, mut apps, _) = both();
     stage.does("inner", ServerStatus::Ready { apps: Some(all_apps()) });
     apps.read(&mut stage);
@@ -135,7 +135,7 @@ fn e58_whoever_changes_what_it_shows_gets_a_snapshot() {
 }
 
 #[test]
-fn mcp14_a_server_that_does_not_run_shows_no_apps_and_one_that_wants_more_scopes_keeps_them() {
+fn mcp14_a_stopped_server_has_no_apps_unlike_one_that_needs_scopes() {
     use innkeeper_core::agent::{AuthReason, AuthRequirement};
 
     let (mut stage, mut apps, mut plain) = both();

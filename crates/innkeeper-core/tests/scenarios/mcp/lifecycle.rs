@@ -19,7 +19,7 @@ fn kinds(told: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn mcp01_mcp02_what_is_found_is_started_and_followed() {
+fn mcp01_mcp02_a_discovered_server_is_started_and_followed() {
     let mut stage = Stage::able(config());
     let conn = stage.client("c", &[]);
     stage.session_in_workspace(conn, SESSION);
@@ -49,7 +49,7 @@ fn mcp01_mcp02_what_is_found_is_started_and_followed() {
 }
 
 #[test]
-fn mcp02_what_is_no_news_is_not_told() {
+fn mcp02_an_unchanged_status_is_not_published() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     stage.does("top", ServerStatus::Starting);
     assert_eq!(stage.told(conn), [] as [Value; 0], "it is known to be starting");
@@ -70,7 +70,7 @@ fn mcp02_a_server_that_comes_back_by_itself_holds_nothing_back() {
 }
 
 #[test]
-fn mcp04_whoever_may_drive_a_session_starts_its_servers_as_well_as_stopping_them() {
+fn mcp04_the_drive_scope_suffices_to_start_and_stop_servers() {
     let (mut stage, _, _) = Stage::serving(two_servers());
     let driver = crate::customizations::driver(&mut stage);
     stage.does("top", ready());
@@ -82,7 +82,7 @@ fn mcp04_whoever_may_drive_a_session_starts_its_servers_as_well_as_stopping_them
 }
 
 #[test]
-fn mcp04_people_stop_a_server_and_start_it_anew() {
+fn mcp04_a_user_stops_and_restarts_a_server() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     stage.does("top", ready());
     let first = stage.attempt("top");
@@ -114,7 +114,7 @@ fn mcp04_people_stop_a_server_and_start_it_anew() {
 }
 
 #[test]
-fn mcp04_starting_what_runs_restarts_it_and_starting_what_starts_does_not() {
+fn mcp04_starting_a_running_server_restarts_it_but_not_a_starting_one() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     let first = stage.attempt("top");
     stage.dispatch(conn, SESSION, 1, start("top"));
@@ -125,9 +125,9 @@ fn mcp04_starting_what_runs_restarts_it_and_starting_what_starts_does_not() {
 }
 
 #[test]
-fn mcp04_what_cannot_be_done_is_refused_by_name() {
+fn mcp04_an_impossible_start_or_stop_is_rejected_by_name() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
-    for action in [start("nobody"), stop("nobody"), background("p")] {
+    for action in [start("unknown"), stop("unknown"), background("p")] {
         stage.dispatch(conn, SESSION, 1, action.clone());
         let refusal = stage.refusal(conn).expect("refused");
         let id = action["id"].as_str().expect("an id");
@@ -164,7 +164,7 @@ fn cus18_switching_off_stops_and_switching_on_starts() {
 }
 
 #[test]
-fn cus18_switching_off_and_on_starts_what_somebody_had_stopped() {
+fn cus18_a_disable_and_enable_starts_a_stopped_server() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     stage.dispatch(conn, SESSION, 1, stop("top"));
     stage.toggle(conn, SESSION, "top", json!([in_session(false)]));
@@ -241,12 +241,12 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
     assert_eq!(
         stage.server("top")["mcpApp"],
         Value::Null,
-        "MCP-15: nobody knows yet what it can do"
+        "MCP-15: its capabilities are not known yet"
     );
 }
 
 #[test]
-fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look() {
+fn mcp02_auth05_server_details_are_published_once_and_survive_a_rescan() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     let facts = |resource: Option<&str>, tools| {
         let resource = resource.map(str::to_owned);
@@ -292,7 +292,7 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
 }
 
 #[test]
-fn mcp12_tools_that_nobody_can_call_are_named() {
+fn mcp12_tools_without_a_usable_name_are_reported() {
     let (mut stage, _, _) = Stage::serving(two_servers());
     let attempt = stage.attempt("inner");
     let facts = |task_tools: &[&str]| {

@@ -62,7 +62,7 @@ fn auth07_a_kept_token_outlives_its_giver_and_is_anybodys_then() {
 }
 
 #[test]
-fn auth04_what_was_kept_from_an_earlier_life_can_be_taken_back_though_nobody_asks_for_it() {
+fn auth04_a_persisted_token_can_be_revoked_without_a_request_for_it() {
     let (mut stage, conn) = keeping();
     let now = stage.now;
     stage.core.restore_server_tokens(now, vec![kept("gone", None)]);
@@ -88,7 +88,7 @@ fn auth06_a_kept_token_expires_when_it_would_have() {
 }
 
 #[test]
-fn auth06_the_core_leaves_the_time_of_a_token_that_is_refreshed_to_who_has_it() {
+fn auth06_the_core_does_not_expire_a_refreshed_token() {
     let (mut stage, conn) = keeping();
     stage.does("top", sign_in(&[]));
     let refreshing = refreshing("https://login.example.com/token");
@@ -105,7 +105,7 @@ fn auth06_the_core_leaves_the_time_of_a_token_that_is_refreshed_to_who_has_it() 
 }
 
 #[test]
-fn auth06_a_token_that_whoever_has_it_lost_is_not_said_to_be_there_and_the_next_one_is() {
+fn auth06_a_token_lost_by_its_owner_is_not_reported_and_the_next_one_is() {
     let (mut stage, conn) = keeping();
     stage.does("top", sign_in(&[]));
     let give = || Command::Authenticate(Box::new(refreshing("https://login.example.com/token")));
@@ -136,7 +136,7 @@ fn auth06_a_token_that_whoever_has_it_lost_is_not_said_to_be_there_and_the_next_
     stage.reports("top", attempt, facts());
     stage.handle(lost(1));
     assert_eq!(stage.server("top")["_meta"]["innkeeper.tokenKept"], true);
-    assert_eq!(stage.tokens().len(), 2, "nobody has to drop what was dropped");
+    assert_eq!(stage.tokens().len(), 2, "a dropped token is not dropped again");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Stage {
 }
 
 #[test]
-fn mcp13_mcp16_requests_are_handed_to_the_server_whose_channel_they_name() {
+fn mcp13_mcp16_requests_go_to_the_server_of_their_channel() {
     let (mut stage, conn, channel) = with_apps(all_apps());
     assert!(channel.starts_with("mcp://"));
     for method in APP_METHODS
@@ -66,7 +66,7 @@ fn mcp13_mcp16_requests_are_handed_to_the_server_whose_channel_they_name() {
 }
 
 #[test]
-fn mcp15_mcp16_only_what_is_promised_is_served() {
+fn mcp15_mcp16_only_declared_methods_are_served() {
     let tools = AppCapabilities {
         tools: Some(false),
         ..AppCapabilities::default()
@@ -84,7 +84,7 @@ fn mcp15_mcp16_only_what_is_promised_is_served() {
 }
 
 #[test]
-fn mcp14_to_everybody_else_the_channel_does_not_exist() {
+fn mcp14_without_apps_the_side_channel_does_not_exist() {
     let (mut stage, conn, channel) = with_apps(all_apps());
     let plain = stage.client("plain", &[SESSION]);
     let elsewhere = stage.app_client("elsewhere", &[]);
@@ -137,7 +137,7 @@ fn mcp16_a_host_without_servers_does_not_know_the_methods() {
 }
 
 #[test]
-fn mcp17_changes_are_told_to_those_who_are_shown_apps_and_only_as_promised() {
+fn mcp17_changes_reach_only_clients_with_apps_as_declared() {
     let (mut stage, conn, channel) = with_apps(all_apps());
     let plain = stage.client("plain", &[SESSION]);
     let attempt = stage.attempt("inner");
@@ -169,7 +169,7 @@ fn mcp17_changes_are_told_to_those_who_are_shown_apps_and_only_as_promised() {
 }
 
 #[test]
-fn mcp15_what_apps_log_is_handed_on() {
+fn mcp15_logs_of_apps_are_forwarded() {
     let (mut stage, conn, channel) = with_apps(all_apps());
     let said = |channel: &str| Box::new(request(channel, "notifications/message"));
     stage.handle(Input::McpNotification {
@@ -188,11 +188,11 @@ fn mcp15_what_apps_log_is_handed_on() {
         conn,
         request: said("mcp://session-1/77"),
     });
-    assert_eq!(stage.agent.len(), before, "nobody is there to hear it");
+    assert_eq!(stage.agent.len(), before, "no subscriber is left");
 }
 
 #[test]
-fn mcp16_a_request_without_what_mcp_demands_is_not_handed_on() {
+fn mcp16_an_invalid_mcp_request_is_not_forwarded() {
     let (mut stage, conn, channel) = with_apps(all_apps());
     let levels = "debug, info, notice, warning, error, critical, alert, emergency";
     for (method, said, problem) in [

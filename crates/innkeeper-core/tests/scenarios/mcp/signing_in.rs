@@ -75,7 +75,7 @@ impl Stage {
 }
 
 #[test]
-fn mcp07_mcp08_mcp21_the_state_says_what_to_sign_in_to_and_no_secret() {
+fn mcp07_mcp08_mcp21_the_state_names_the_resource_and_no_secret() {
     let (mut stage, conn, _) = Stage::serving(json!([server("top")]));
     stage.does("top", sign_in(&["write"]));
     assert_eq!(
@@ -101,7 +101,7 @@ fn mcp07_mcp08_mcp21_the_state_says_what_to_sign_in_to_and_no_secret() {
 fn mcp11_auth12_a_token_goes_to_the_servers_and_nowhere_else() {
     let (mut stage, conn, _) = Stage::serving(json!([server("top")]));
     let answer = stage.signs_in_to(conn, RESOURCE, TOKEN, None);
-    assert_eq!(error(&answer).0, -32602, "AUTH-04: nobody asks for it yet");
+    assert_eq!(error(&answer).0, -32602, "AUTH-04: no server asks for it yet");
     stage.does("top", sign_in(&[]));
     let answer = stage.signs_in_for(conn, RESOURCE, TOKEN, Some(&["read"]), Some(60));
     assert_eq!(answer["result"], json!({}), "{answer}");
@@ -146,11 +146,11 @@ fn auth05_auth06_a_token_is_taken_back_and_expires() {
     assert_eq!(stage.tokens()[4..], [(RESOURCE, None)]);
     assert_eq!(stage.last_change(), Some(&TokenChange::TakenBack));
     let answer = stage.signs_in_to(conn, RESOURCE, TOKEN, None);
-    assert_eq!(error(&answer).0, -32602, "nobody asks for it, and nobody has one");
+    assert_eq!(error(&answer).0, -32602, "no server asks for it, and none has a token");
 }
 
 #[test]
-fn auth11_a_token_that_is_too_narrow_is_refused_with_what_is_missing() {
+fn auth11_a_token_without_required_scopes_is_rejected_by_name() {
     let (mut stage, conn, _) = Stage::serving(json!([server("top")]));
     stage.does("top", sign_in(&["write"]));
     let answer = stage.signs_in_to(conn, RESOURCE, TOKEN, Some(&["read"]));
@@ -181,7 +181,7 @@ pub fn driver(stage: &mut Stage, name: &str) -> ConnId {
 }
 
 #[test]
-fn auth12_nobody_replaces_or_takes_back_the_token_of_somebody_else() {
+fn auth12_a_user_cannot_replace_or_revoke_another_users_token() {
     let (mut stage, admin, _) = Stage::serving(json!([server("top")]));
     let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
     stage.does("top", sign_in(&[]));
@@ -206,7 +206,7 @@ fn auth12_nobody_replaces_or_takes_back_the_token_of_somebody_else() {
 }
 
 #[test]
-fn mcp11_whoever_may_sign_in_does_so_when_the_token_of_somebody_else_is_not_accepted_any_more() {
+fn mcp11_any_permitted_user_replaces_another_users_rejected_token() {
     for reason in [AuthReason::Required, AuthReason::Expired] {
         let (mut stage, _, _) = Stage::serving(json!([server("top")]));
         let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
@@ -233,7 +233,7 @@ fn mcp11_whoever_may_sign_in_does_so_when_the_token_of_somebody_else_is_not_acce
 }
 
 #[test]
-fn mcp09_mcp11_whoever_may_sign_in_does_so_for_a_call_whose_token_is_not_accepted() {
+fn mcp09_mcp11_any_permitted_user_replaces_a_rejected_token_of_a_call() {
     let (mut stage, _, chat) = Stage::serving(json!([server("top")]));
     let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
     stage.does("top", sign_in(&[]));
@@ -254,7 +254,7 @@ fn mcp09_mcp11_whoever_may_sign_in_does_so_for_a_call_whose_token_is_not_accepte
 }
 
 #[test]
-fn auth12_nobody_signs_in_for_a_call_to_what_somebody_else_has_signed_in_to() {
+fn auth12_a_user_cannot_sign_in_for_a_call_of_another_user() {
     let (mut stage, _, _) = waiting_call();
     let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
     stage.does("top", sign_in(&[]));
@@ -267,7 +267,7 @@ fn auth12_nobody_signs_in_for_a_call_to_what_somebody_else_has_signed_in_to() {
 }
 
 #[test]
-fn mcp11_whoever_sees_a_call_wait_for_more_signs_in_for_it_though_the_token_is_somebody_elses() {
+fn mcp11_another_user_may_sign_in_for_a_call_that_needs_more_scopes() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
     stage.does("top", sign_in(&[]));
@@ -278,7 +278,7 @@ fn mcp11_whoever_sees_a_call_wait_for_more_signs_in_for_it_though_the_token_is_s
     stage.subscribe(bob, SESSION);
     for (token, scopes) in [("", None), ("narrow", Some(&["read"][..]))] {
         let answer = stage.signs_in_to(bob, RESOURCE, token, scopes);
-        assert_eq!(error(&answer).0, -32009, "it helps nobody: {answer}");
+        assert_eq!(error(&answer).0, -32009, "it helps no server: {answer}");
     }
     let answer = stage.signs_in_to(bob, RESOURCE, "bobs", Some(&["read", "write"]));
     assert_eq!(answer["result"], json!({}), "{answer}");
@@ -287,7 +287,7 @@ fn mcp11_whoever_sees_a_call_wait_for_more_signs_in_for_it_though_the_token_is_s
 }
 
 #[test]
-fn auth11_a_token_need_not_grant_again_what_the_last_one_granted() {
+fn auth11_a_token_need_not_repeat_the_scopes_of_the_last_one() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.does("top", sign_in(&[]));
     stage.signs_in_to(conn, RESOURCE, TOKEN, Some(&["read", "list"]));
@@ -377,7 +377,7 @@ fn heard(stage: &Stage) -> Vec<ToolReply> {
 }
 
 #[test]
-fn mcp10_auth10_a_token_for_a_call_is_the_servers_as_well_and_comes_there_first() {
+fn mcp10_auth10_a_token_for_a_call_reaches_the_server_first() {
     let (mut stage, conn, _) = waiting_call();
     assert_eq!(stage.state_of("top")["kind"], "ready", "MCP-10: they are independent");
     stage.signs_in_to(conn, RESOURCE, TOKEN, Some(&["write"]));
@@ -394,7 +394,7 @@ fn mcp10_auth10_a_token_for_a_call_is_the_servers_as_well_and_comes_there_first(
 }
 
 #[test]
-fn mcp05_stopping_a_server_asks_nobody_to_sign_in_to_it_any_more() {
+fn mcp05_stopping_a_server_ends_its_sign_in_request() {
     for how in ["stop", "toggle"] {
         let (mut stage, conn, chat) = waiting_call();
         let action = match how {

@@ -19,12 +19,12 @@ fn mcp03_a_turn_waits_until_its_servers_are_there() {
     stage.does("top", ready());
     assert_eq!(stage.handed_over(), 0, "one of two");
     stage.does("inner", failed("it crashed"));
-    assert_eq!(stage.handed_over(), 1, "nobody waits for what will not come");
+    assert_eq!(stage.handed_over(), 1, "the turn does not wait for a failed server");
     assert_eq!(stage.state(&chat)["activity"], Value::Null);
 }
 
 #[test]
-fn mcp03_a_server_that_wants_people_to_sign_in_holds_nothing_back() {
+fn mcp03_a_server_that_requires_a_sign_in_delays_no_turn() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.start_turn(conn, &chat, "t");
     stage.does("top", signing_in::sign_in(&[]));
@@ -32,7 +32,7 @@ fn mcp03_a_server_that_wants_people_to_sign_in_holds_nothing_back() {
 }
 
 #[test]
-fn mcp06_people_need_not_wait() {
+fn mcp06_a_user_may_skip_the_wait() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.start_turn(conn, &chat, "t");
     stage.inbox(conn);
@@ -48,7 +48,7 @@ fn mcp06_people_need_not_wait() {
 }
 
 #[test]
-fn mcp03_nobody_waits_for_longer_than_the_host_allows() {
+fn mcp03_a_turn_waits_at_most_for_the_timeout() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.start_turn(conn, &chat, "t");
     stage.pass(9_999);
@@ -106,7 +106,7 @@ fn mcp03_stopping_and_switching_off_let_turns_go_on() {
 }
 
 #[test]
-fn mcp03_what_is_queued_waits_like_any_turn() {
+fn mcp03_a_queued_turn_waits_for_servers_too() {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     let queued = json!({
         "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("hi"),

@@ -1,6 +1,6 @@
 //! Looking for a directory to work in: where clients start, and what they see without asking first.
 
-use innkeeper_core::resource::{AllowedRoot, BrowsePolicy, ResourceOp, WatchCommand, WatchSpec};
+use innkeeper_core::resources::{AllowedRoot, BrowsePolicy, ResourceOp, WatchCommand, WatchSpec};
 use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn reaches(stage: &mut Stage, conn: ConnId, command: Command) -> Vec<AllowedRoot
             Effect::Resources(ResourceCommand::Perform { reaches, .. })
             | Effect::Resources(ResourceCommand::OpenWatch { reaches, .. }),
         ) => reaches,
-        other => panic!("nothing was asked of anybody: {other:?}"),
+        other => panic!("no client was asked: {other:?}"),
     }
 }
 
@@ -88,7 +88,7 @@ fn res01_an_admin_looks_everywhere_and_reads_nothing_without_asking() {
 }
 
 #[test]
-fn res01_others_have_to_ask_and_so_has_everybody_where_browsing_is_denied() {
+fn res01_browsing_without_admin_scope_is_denied() {
     for (browsing, scope, is_told) in [
         (BrowsePolicy::Admin, Scope::Drive, true),
         (BrowsePolicy::Admin, Scope::View, false),

@@ -1,7 +1,7 @@
 //! Requests for access: what a client has already, and what becomes of the requests of others.
 
 use innkeeper_core::request::CreateSession;
-use innkeeper_core::resource::GrantCommand;
+use innkeeper_core::resources::GrantCommand;
 use innkeeper_core::{Command, ConnId, CoreConfig, Principal, Scope};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn requested(stage: &mut Stage, admin: ConnId) -> Vec<String> {
 }
 
 #[test]
-fn res14_what_lies_in_a_place_of_ones_own_is_granted_already() {
+fn res14_a_path_in_a_clients_own_session_is_granted_already() {
     let mut stage = stage();
     let conn = client_as(&mut stage, "c", Scope::Drive);
     let create = CreateSession {
@@ -64,10 +64,7 @@ fn res14_what_lies_in_a_place_of_ones_own_is_granted_already() {
             .is_none()
     );
     let admin = client_as(&mut stage, "admin", Scope::Admin);
-    assert!(
-        requested(&mut stage, admin).is_empty(),
-        "nobody is bothered with any of it"
-    );
+    assert!(requested(&mut stage, admin).is_empty(), "no client is asked");
     // A path that is refused elsewhere can be requested as it was named.
     let answer = ask(&mut stage, conn, "file:///tmp/a b", false);
     assert_eq!(error(&answer).0, -32009);
@@ -78,7 +75,7 @@ fn res14_what_lies_in_a_place_of_ones_own_is_granted_already() {
 }
 
 #[test]
-fn res14_sec04_nobody_pushes_out_what_others_asked_for() {
+fn res14_sec04_a_client_cannot_evict_grants_of_others() {
     let mut stage = stage();
     let admin = client_as(&mut stage, "admin", Scope::Admin);
     let honest = client_as(&mut stage, "honest", Scope::Drive);

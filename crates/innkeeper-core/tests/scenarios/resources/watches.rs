@@ -1,7 +1,7 @@
 //! Watches: a client that loses access gets no more events, and the watch ends with the last client that has access.
 
 use innkeeper_core::request::CreateSession;
-use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchCommand, WatchInput, WatchSpec};
+use innkeeper_core::resources::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchCommand, WatchInput, WatchSpec};
 use innkeeper_core::{
     ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope,
 };
@@ -104,7 +104,7 @@ fn is_released(stage: &mut Stage, watch: &Watch) -> bool {
 }
 
 #[test]
-fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session_it_was_admitted_by() {
+fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_admitting_session() {
     let mut stage = stage();
     let (conn, watch) = watching(&mut stage, "c");
     assert!(is_told(&mut stage, &watch, conn));
@@ -129,7 +129,7 @@ fn sec03_a_watch_goes_on_while_its_owner_has_another_way_to_the_place() {
 }
 
 #[test]
-fn sec03_a_watch_that_nobody_listens_to_yet_ends_as_well() {
+fn sec03_a_watch_without_subscribers_ends_too() {
     let mut stage = stage();
     let conn = stage.client("c", &[]);
     create(&mut stage, conn);
@@ -141,7 +141,7 @@ fn sec03_a_watch_that_nobody_listens_to_yet_ends_as_well() {
 
 /// Each subscriber needs access of its own; the watch belongs to those who still have it.
 #[test]
-fn sec03_wch06_others_who_reach_the_place_keep_the_watch() {
+fn sec03_wch06_other_clients_with_access_keep_the_watch() {
     let mut stage = stage();
     let (owner, watch) = watching(&mut stage, "owner");
     let second = stage.client("second", &[SESSION]);
@@ -188,7 +188,7 @@ fn wch07_sec03_a_client_that_comes_back_keeps_its_watch_until_it_leaves() {
 
 /// A watch without a subscriber is released (E-56), and so is one whose answer got lost with the connection.
 #[test]
-fn wch07_a_watch_that_nobody_subscribes_to_is_released_when_its_lease_is_over() {
+fn wch07_a_watch_without_subscribers_is_released_after_its_lease() {
     for stays in [true, false] {
         let mut stage = stage();
         let conn = stage.client("c", &[]);
@@ -211,7 +211,7 @@ fn wch07_a_watch_that_nobody_subscribes_to_is_released_when_its_lease_is_over() 
 }
 
 #[test]
-fn wch07_a_lease_ends_nothing_that_somebody_listens_to_and_a_listener_that_is_lost_has_its_grace() {
+fn wch07_a_lease_keeps_a_subscribed_watch_and_a_lost_subscriber_has_grace() {
     let mut stage = stage();
     let (conn, watch) = watching(&mut stage, "c");
     stage.pass(CoreConfig::default().watch_lease_ms + 1);
@@ -287,7 +287,7 @@ fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
 
 /// Access to a watch does not depend on the position of its session in a list.
 #[test]
-fn sec03_wch04_a_watch_is_subscribed_to_after_what_admits_to_it() {
+fn sec03_wch04_a_watch_is_subscribed_after_its_session() {
     let mut stage = stage();
     let (_owner, watch) = watching(&mut stage, "owner");
     for (name, channels) in [

@@ -116,7 +116,7 @@ fn written_order(bytes: &str, after: &str, keys: &[&str]) -> Vec<usize> {
 // The settings of sessions.
 
 #[test]
-fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_what_was_chosen() {
+fn cmp05_a_resolved_config_has_the_schema_all_defaults_and_the_choices() {
     let mut stage = stage(planner());
     let conn = stage.client("c", &[]);
     let answer = resolve(&mut stage, conn, json!({}));
@@ -137,13 +137,13 @@ fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_wha
 }
 
 #[test]
-fn cmp05_what_cannot_be_resolved_is_named() {
+fn cmp05_an_unresolvable_config_is_named() {
     let mut stage = stage(planner());
     let conn = stage.client("c", &[]);
     let answer = resolve(&mut stage, conn, json!({ "zeal": "huge" }));
     assert_eq!(error(&answer), (-32602, "params.config.zeal: must be one of low, high"));
     let setup = SessionSetup {
-        provider: Some("nobody".to_owned()),
+        provider: Some("unknown".to_owned()),
         ..SessionSetup::default()
     };
     let answer = stage.request(conn, Command::ResolveSessionConfig(Box::new(setup)));
@@ -168,6 +168,7 @@ fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
     assert_eq!(answer["result"]["values"], values, "{answer}");
     for remembered in [
         json!({ "autoApprove": "assisted", "mode": "plan" }),
+        json!({ "mode": "autopilot" }),
         json!({ "autoApprove": "autopilot", "isolation": "worktree" }),
     ] {
         let answer = resolve(&mut stage, conn, remembered.clone());
@@ -176,6 +177,7 @@ fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
             "{remembered} {answer}"
         );
         assert_eq!(answer["result"]["values"].get("mode"), None);
+        assert_eq!(answer["result"]["schema"]["properties"].get("mode"), None, "{answer}");
     }
     let asked = SettingQuery {
         setup: SessionSetup {
@@ -292,7 +294,7 @@ fn cmp07_cmp08_properties_come_in_the_order_they_were_declared() {
 }
 
 #[test]
-fn cmp08_what_is_written_by_hand_reads_back_as_the_published_state() {
+fn cmp08_an_edited_config_reads_back_as_the_published_state() {
     let mut stage = stage(planner());
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({ "branch": "main" }), &["file:///a"]);
@@ -397,7 +399,7 @@ fn cmp09_a_session_is_created_with_checked_values_only() {
 }
 
 #[test]
-fn ses23_only_what_is_mutable_can_be_changed_later_and_the_rest_is_named() {
+fn ses23_only_mutable_settings_can_be_changed_and_others_are_named() {
     let mut stage = stage(planner());
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({ "branch": "b" }), &[]);
@@ -439,7 +441,7 @@ fn ses23_only_what_is_mutable_can_be_changed_later_and_the_rest_is_named() {
 }
 
 #[test]
-fn ses23_a_replacement_is_completed_with_defaults_for_everybody() {
+fn ses23_a_replaced_config_is_published_with_defaults() {
     let mut stage = stage(planner());
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({ "branch": "b", "zeal": "high" }), &[]);
@@ -491,7 +493,7 @@ fn cmp01_completions_are_looked_up_for_a_chat_or_for_its_session() {
         offset: 7,
         commands: planner().commands,
         session: innkeeper_core::ChannelId(1),
-        switched_off: std::sync::Arc::default(),
+        disabled_ids: std::sync::Arc::default(),
     };
     for channel in [chat.as_str(), SESSION] {
         let found = stage.look_up(conn, completions(channel, "userMessage", "see @ma", 7));

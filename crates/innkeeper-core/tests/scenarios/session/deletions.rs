@@ -1,7 +1,7 @@
 //! Deletions that can be undone for a while (SES-37, SES-38).
 
+use innkeeper_core::records::ImportedSession;
 use innkeeper_core::request::OnlyIf;
-use innkeeper_core::stored::ImportedSession;
 use innkeeper_core::{BlobCommand, Command, ConnId, CoreConfig, Effect, Input, JournalCommand, Seq};
 use serde_json::{Value, json};
 
@@ -120,9 +120,9 @@ fn ses37_a_restored_session_joins_the_others_and_is_whole() {
 }
 
 #[test]
-fn ses37_what_goes_for_good_goes_at_once() {
+fn ses37_a_permanent_deletion_is_immediate() {
     // A draft, the choice of a policy, a final deletion by a user, and a host without undo.
-    for case in ["draft", "policy", "person", "setting"] {
+    for case in ["draft", "policy", "user", "setting"] {
         let config = CoreConfig {
             undo_delete_ms: if case == "setting" { 0 } else { DAY_MS },
             ..CoreConfig::default()
@@ -137,7 +137,7 @@ fn ses37_what_goes_for_good_goes_at_once() {
         let command = Command::DisposeSession {
             channel: SESSION.to_owned(),
             only_if: (case == "policy").then(OnlyIf::default),
-            for_good: case == "person",
+            for_good: case == "user",
         };
         assert_eq!(stage.request(conn, command)["result"], Value::Null, "{case}");
         assert!(!is_deleted(&stage), "{case}");
@@ -166,7 +166,7 @@ fn ses37_a_deleted_session_can_be_removed_for_good() {
 }
 
 #[test]
-fn ses38_what_was_deleted_long_ago_is_looked_for_at_the_start_and_every_hour() {
+fn ses38_expired_deletions_are_purged_at_the_start_and_every_hour() {
     let mut stage = Stage::opening(PersistedState::default(), config());
     let purges = |stage: &Stage| -> Vec<i64> {
         let purges = stage.agent.iter().filter_map(|effect| match effect {

@@ -184,7 +184,7 @@ fn ses25_a_chat_keeps_to_the_directories_of_its_session() {
 }
 
 #[test]
-fn ses26_what_a_session_gives_up_its_chats_give_up_too() {
+fn ses26_a_directory_removed_from_a_session_is_removed_from_its_chats() {
     let mut stage = stage(roamer(MultipleWorkingDirectoriesCapability::default()));
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({}), &["file:///a", "file:///b", "file:///c"]);

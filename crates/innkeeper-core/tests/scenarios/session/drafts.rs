@@ -1,4 +1,4 @@
-//! Sessions in which nobody has written anything yet (SES-34 to SES-36).
+//! Sessions without a message (SES-34 to SES-36).
 
 use innkeeper_core::{AgentCommand, ConnId, CoreConfig, Effect, Input};
 use serde_json::{Value, json};
@@ -35,7 +35,11 @@ fn exists(stage: &Stage) -> bool {
 fn ses34_a_session_is_announced_and_listed_with_its_first_turn() {
     let (mut stage, conn, watcher, chat) = stage();
     stage.pass(1000);
-    assert_eq!(stage.inbox(watcher), Vec::<Value>::new(), "nobody is told of a draft");
+    assert_eq!(
+        stage.inbox(watcher),
+        Vec::<Value>::new(),
+        "no client is notified of a draft"
+    );
     assert_eq!(listed(&mut stage, watcher), Vec::<String>::new());
     assert_eq!(stage.state(ROOT)["activeSessions"], 0);
     stage.start_turn(conn, &chat, "t");
@@ -53,7 +57,7 @@ fn ses34_a_session_is_announced_and_listed_with_its_first_turn() {
 }
 
 #[test]
-fn ses34_whatever_a_person_wants_to_find_again_ends_a_draft() {
+fn ses34_any_user_change_worth_keeping_ends_a_draft() {
     let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "m", "message": message("later") });
     let archived = json!({ "type": "session/isArchivedChanged", "isArchived": true });
     for (on_chat, action) in [(true, queued), (false, title("Named")), (false, archived)] {
@@ -114,7 +118,7 @@ fn ses35_a_draft_goes_with_its_last_subscriber_after_the_grace() {
         .iter()
         .filter(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. })));
     assert_eq!(closed.count(), 1, "its agent ends with it");
-    assert_eq!(stage.inbox(watcher), Vec::<Value>::new(), "nobody knew of it");
+    assert_eq!(stage.inbox(watcher), Vec::<Value>::new(), "no client knew of it");
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn ses35_a_client_that_reconnects_within_the_grace_finds_its_draft() {
 }
 
 #[test]
-fn ses35_a_draft_that_nobody_subscribed_to_stays_as_long_as_its_creator() {
+fn ses35_a_draft_without_subscribers_lasts_as_long_as_its_creator() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
@@ -197,7 +201,7 @@ fn restarted() -> Stage {
 }
 
 #[test]
-fn ses35_a_draft_that_nobody_comes_back_to_is_deleted_by_the_next_life_of_the_host() {
+fn ses35_an_abandoned_draft_is_deleted_after_a_restart() {
     let mut stage = restarted();
     assert_eq!(stage.state(ROOT)["activeSessions"], 0);
     stage.pass(GRACE_MS - 1);
@@ -209,7 +213,7 @@ fn ses35_a_draft_that_nobody_comes_back_to_is_deleted_by_the_next_life_of_the_ho
 }
 
 #[test]
-fn ses35_a_draft_that_somebody_comes_back_to_outlives_a_restart_and_is_still_a_draft() {
+fn ses35_a_draft_with_a_returning_client_survives_a_restart_as_a_draft() {
     let mut stage = restarted();
     let conn = stage.client("c", &[ROOT, SESSION]);
     stage.inbox(conn);

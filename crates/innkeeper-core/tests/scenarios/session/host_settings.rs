@@ -27,7 +27,7 @@ fn root06_the_host_has_settings_of_its_own() {
 }
 
 #[test]
-fn root07_a_change_of_the_hosts_settings_merges_and_takes_effect_in_new_sessions() {
+fn root07_changed_host_settings_are_merged_and_apply_to_new_sessions() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     stage.session(conn, "ahp-session:/before");
@@ -129,7 +129,7 @@ fn root08_a_wrong_value_is_refused_and_named() {
 
 /// VS Code sends every host its own 38 settings in seven actions when it connects.
 #[test]
-fn root08_e51_settings_of_other_hosts_are_left_out_without_a_word_to_anybody_else() {
+fn root08_e51_settings_of_other_hosts_are_dropped_without_a_broadcast() {
     let mut stage = Stage::new();
     let admin = stage.client("c", &[ROOT]);
     let viewer = stage.connect_as(Principal::new("token:view", Scope::View));
@@ -167,7 +167,7 @@ fn root08_e51_settings_of_other_hosts_are_left_out_without_a_word_to_anybody_els
 }
 
 #[test]
-fn root08_dsp15_unchanged_host_settings_are_acknowledged_to_their_author_alone() {
+fn root08_dsp15_unchanged_host_settings_are_echoed_to_their_author_alone() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     let other = stage.client("d", &[ROOT]);
@@ -187,7 +187,7 @@ fn root08_dsp15_unchanged_host_settings_are_acknowledged_to_their_author_alone()
 }
 
 #[test]
-fn root05_a_models_settings_come_back_with_the_message_and_reach_the_agent() {
+fn root05_a_models_settings_are_echoed_and_reach_the_agent() {
     let schema: ConfigSchema = serde_json::from_value(json!({
         "type": "object", "properties": { "effort": { "type": "string", "title": "Effort" } },
     }))

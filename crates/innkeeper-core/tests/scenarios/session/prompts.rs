@@ -85,10 +85,10 @@ fn target(client: &str, sections: &[&str]) -> Option<(String, Vec<String>)> {
 }
 
 #[test]
-fn smt02_smt14_smt18_only_clients_that_opted_in_are_asked_and_they_may_change_their_mind() {
+fn smt02_smt14_smt18_only_opted_in_clients_are_asked_and_may_opt_out() {
     let (mut stage, conn, chat) = stage();
     stage.start_turn(conn, &chat, "t");
-    assert_eq!(asked(&mut stage), None, "nobody takes part");
+    assert_eq!(asked(&mut stage), None, "no client is active");
     stage.accepted(conn, SESSION, plain("c"));
     assert_eq!(asked(&mut stage), None, "it said nothing about prompts");
     stage.accepted(conn, SESSION, announce("c", &[]));
@@ -100,7 +100,7 @@ fn smt02_smt14_smt18_only_clients_that_opted_in_are_asked_and_they_may_change_th
 }
 
 #[test]
-fn smt03_smt12_smt13_it_gets_what_it_named_what_there_is_and_what_is_not_restricted() {
+fn smt03_smt12_smt13_a_client_gets_only_named_open_sections() {
     let (mut stage, conn, chat) = stage();
     stage.start_turn(conn, &chat, "t");
     let named = ["unpublished", "identity", "safety", "of_tomorrow", "tone", "tone"];
@@ -113,7 +113,7 @@ fn smt03_smt12_smt13_it_gets_what_it_named_what_there_is_and_what_is_not_restric
 }
 
 #[test]
-fn smt12_what_the_operator_restricts_replaces_what_agents_say() {
+fn smt12_restrictions_of_the_operator_replace_those_of_the_agent() {
     let config = CoreConfig {
         restricted_sections: Some(vec!["tone".to_owned(), "unpublished".to_owned()]),
         ..CoreConfig::default()
@@ -128,7 +128,7 @@ fn smt12_what_the_operator_restricts_replaces_what_agents_say() {
 }
 
 #[test]
-fn smt05_the_starter_of_the_turn_rewrites_else_whoever_came_last() {
+fn smt05_the_starter_of_the_turn_rewrites_or_else_the_newest_client() {
     let (mut stage, conn, chat) = stage();
     let second = joins(&mut stage, "d", &["tone"]);
     joins(&mut stage, "e", &["guidelines"]);
@@ -151,7 +151,7 @@ fn smt05_the_starter_of_the_turn_rewrites_else_whoever_came_last() {
 }
 
 #[test]
-fn smt06_a_chat_that_opens_is_rendered_through_whoever_came_last() {
+fn smt06_an_opening_chat_is_rewritten_by_the_newest_client() {
     let (mut stage, conn, _) = stage();
     stage.accepted(conn, SESSION, announce("c", &["tone"]));
     joins(&mut stage, "d", &["guidelines"]);
@@ -164,7 +164,7 @@ fn smt06_a_chat_that_opens_is_rendered_through_whoever_came_last() {
 }
 
 #[test]
-fn smt08_a_client_without_a_connection_stands_in_nobodys_way() {
+fn smt08_a_client_without_a_connection_delays_no_turn() {
     let (mut stage, conn, chat) = stage();
     stage.accepted(conn, SESSION, announce("c", &["tone"]));
     let other = joins(&mut stage, "d", &["guidelines"]);
@@ -191,7 +191,7 @@ fn smt05_a_turn_that_is_over_is_not_rendered() {
 }
 
 #[test]
-fn smt15_what_a_client_may_want_to_rewrite_is_bounded() {
+fn smt15_the_requested_sections_are_bounded() {
     let config = CoreConfig {
         max_transform_sections: 2,
         ..CoreConfig::default()
@@ -229,7 +229,7 @@ fn smt02_a_malformed_opt_in_is_refused_by_the_name_of_its_field() {
 }
 
 #[test]
-fn smt17_an_opt_in_is_in_echoes_snapshots_and_replays_and_goes_with_its_client() {
+fn smt17_an_opt_in_is_published_until_its_client_leaves() {
     let (mut stage, conn, _) = stage();
     let watcher = stage.client("w", &[]);
     stage.subscribe(watcher, SESSION);

@@ -86,7 +86,7 @@ fn rows(stage: &mut Stage, conn: ConnId) -> Value {
 }
 
 #[test]
-fn ses24_what_was_seen_of_a_repository_is_told_once_and_shown_in_state_and_list() {
+fn ses24_a_repository_status_is_published_once_in_state_and_list() {
     let (mut stage, conn, _) = stage();
     assert_eq!(followed(&stage).expect("followed").1, DIRECTORY);
     let mut mirror: SessionState = serde_json::from_value(stage.state(SESSION)).expect("a session");
@@ -122,7 +122,7 @@ fn ses24_what_was_seen_of_a_repository_is_told_once_and_shown_in_state_and_list(
 }
 
 #[test]
-fn root12_a_list_hears_of_the_branch_in_the_form_that_its_version_takes_over() {
+fn root12_a_list_gets_the_branch_in_the_form_of_its_protocol_version() {
     let (mut stage, conn, _) = stage();
     let old = stage.connect();
     stage.initialize(old, "old", &["0.9.0"], &["ahp-root://"]);
@@ -203,7 +203,7 @@ fn a_session_that_works_elsewhere_shows_the_repository_there() {
 }
 
 #[test]
-fn without_somebody_who_looks_nobody_is_asked() {
+fn no_repository_request_without_a_service() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let _chat = stage.session(conn, SESSION);

@@ -87,11 +87,11 @@ fn ses04_the_provider_is_the_named_one_or_the_first() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let mut wanted = new_session(SESSION);
-    wanted.provider = Some("nobody".into());
+    wanted.provider = Some("unknown".into());
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
     assert_eq!(error(&answer).0, -32002);
     assert!(
-        error(&answer).1.contains("\"nobody\"") && error(&answer).1.contains("tour, other"),
+        error(&answer).1.contains("\"unknown\"") && error(&answer).1.contains("tour, other"),
         "{answer}"
     );
     wanted.provider = Some("other".into());
@@ -148,7 +148,7 @@ fn ses07_the_creator_may_join_at_once_but_only_as_itself() {
 }
 
 #[test]
-fn ses08_ses10_e49_a_new_session_has_every_required_field_and_a_default_chat() {
+fn ses08_ses10_e49_a_new_session_has_its_fields_and_a_default_chat() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.create(conn, "copilot:/1");
@@ -196,7 +196,7 @@ fn pend03_a_message_queued_while_the_session_starts_runs_when_it_is_ready() {
 }
 
 #[test]
-fn ses27_ses30_disposal_ends_the_turn_closes_the_chat_and_is_answered_with_null() {
+fn ses27_ses30_disposal_ends_the_turn_and_the_chat_and_answers_null() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let chat = stage.session(conn, SESSION);
@@ -265,7 +265,7 @@ fn root01_root02_root09_the_root_lists_agents_and_no_sessions() {
 }
 
 #[test]
-fn lesson_31_a_host_whose_agents_are_not_there_yet_still_lists_its_sessions() {
+fn lesson_31_a_host_without_its_agents_still_lists_its_sessions() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     let chat = stage.listed_session(conn, SESSION);
@@ -280,7 +280,7 @@ fn lesson_31_a_host_whose_agents_are_not_there_yet_still_lists_its_sessions() {
 }
 
 #[test]
-fn lesson_32_a_disposed_session_does_not_come_back_by_what_its_agent_says_later() {
+fn lesson_32_late_events_of_an_agent_do_not_revive_a_disposed_session() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     let chat = stage.session(conn, SESSION);
@@ -317,7 +317,7 @@ fn lesson_30_every_client_can_delete_a_session_with_turns() {
     let mut stage = Stage::new();
     let conn = stage.connect();
     let initialize = Initialize {
-        protocol_versions: vec!["1.0.0".to_owned()],
+        offer: innkeeper_core::request::Offer::List(vec!["1.0.0".to_owned()]),
         client_id: ClientId::new("reference"),
         initial_subscriptions: Vec::new(),
         client_name: Some("vscode-editor-window".to_owned()),

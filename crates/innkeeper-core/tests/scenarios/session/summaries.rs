@@ -49,7 +49,7 @@ fn root10_root11_the_list_is_latest_first_complete_or_in_pages() {
 }
 
 #[test]
-fn root10_a_cursor_of_somebody_else_is_an_error_that_names_it() {
+fn root10_a_cursor_of_another_list_is_an_error_that_names_it() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     for bad in ["", "x", "1", "1.x", "👻.1"] {
@@ -60,7 +60,7 @@ fn root10_a_cursor_of_somebody_else_is_an_error_that_names_it() {
 }
 
 #[test]
-fn root12_root13_a_burst_of_changes_is_one_notification_of_what_changed() {
+fn root12_root13_a_burst_of_changes_is_one_notification_with_the_changes() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
@@ -99,7 +99,7 @@ fn root13_a_change_that_is_undone_in_time_is_not_announced() {
 }
 
 #[test]
-fn root13_whoever_lists_in_the_middle_of_a_change_hears_of_its_end() {
+fn root13_a_client_that_lists_during_a_change_gets_its_end() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let chat = stage.listed_session(conn, SESSION);
@@ -201,7 +201,7 @@ fn ses17_the_activity_shown_is_that_of_the_chat_the_status_comes_from() {
 
 /// (SES-17)
 #[test]
-fn ses17_a_changed_activity_of_a_session_reaches_those_who_subscribed_before() {
+fn ses17_a_changed_activity_reaches_earlier_subscribers() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let chat = stage.session(conn, SESSION);

@@ -1,7 +1,7 @@
 //! Looking after sessions: tidying up spares what is in use, and sessions come from elsewhere.
 
+use innkeeper_core::records::ImportedSession;
 use innkeeper_core::request::OnlyIf;
-use innkeeper_core::stored::ImportedSession;
 use innkeeper_core::{Command, ConnId, Input, Principal, RequestId, Scope, Seq, TurnEnd};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn seen(stage: &mut Stage, conn: ConnId, is_archived: bool) -> OnlyIf {
 }
 
 #[test]
-fn tidying_up_spares_a_session_that_somebody_uses() {
+fn upkeep_skips_a_session_in_use() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let tidy = stage.client("tidy", &[]);
@@ -121,7 +121,7 @@ fn arrived(conn: ConnId, last_seq: u64) -> Input {
 }
 
 #[test]
-fn a_session_from_elsewhere_is_announced_and_its_numbers_are_not_used_again() {
+fn an_imported_session_is_announced_and_its_numbers_are_not_reused() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &["ahp-root://"]);
     stage.inbox(conn);

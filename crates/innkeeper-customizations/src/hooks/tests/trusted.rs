@@ -76,7 +76,7 @@ async fn p12_trust_in_one_workspace_runs_nothing_of_another_one() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn p12_a_plugin_of_a_client_runs_its_own_file_and_not_one_of_the_project_with_that_name() {
+async fn p12_a_clients_plugin_runs_its_own_file_not_a_project_file_of_that_name() {
     let hooks = json!({ "hooks": { "PreToolUse": [{ "hooks": [
         { "command": "sh scripts/check.sh" },
         { "command": "pwd > where.txt" },
@@ -99,7 +99,7 @@ async fn p12_a_plugin_of_a_client_runs_its_own_file_and_not_one_of_the_project_w
 
 #[cfg(unix)]
 #[tokio::test]
-async fn p12_a_trusted_hook_that_writes_into_its_workspace_is_not_asked_about_again() {
+async fn p12_a_trusted_hook_may_write_into_its_workspace_without_a_new_question() {
     for command in [
         "cat >> .claude/audit.log",
         "cat >> .claude/audit",
@@ -161,7 +161,7 @@ fn p12_changed_programs_are_asked_about_again_and_changed_data_is_not() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn p12_every_file_of_a_client_s_plugin_counts_whatever_its_name_says() {
+async fn p12_every_file_of_a_clients_plugin_is_in_its_digest() {
     let hooks = json!({ "hooks": { "PreToolUse": [{ "hooks": [
         { "command": "sh \"$CLAUDE_PLUGIN_ROOT/run.sh\"; echo $PYTHONDONTWRITEBYTECODE >&2; exit 2" },
     ] }] } });

@@ -21,6 +21,7 @@ use crate::agent::runtime::hooks::HookContext;
 use crate::agent::runtime::mailbox::Mailbox;
 use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, Subagent, TurnInput};
 use crate::main_loop::Message;
+use crate::services::changes::{Changes, TurnMoment, TurnPhase};
 use crate::services::contents::SessionContents;
 use crate::services::customizations::{CustomizationsWatch, TurnCustomizations};
 use crate::services::mcp::{AppRequest, AppRequests, AppWritten, TrustTimeouts};
@@ -48,6 +49,45 @@ pub(crate) struct DriverDeps {
     pub(crate) app_requests: AppRequests,
     /// How long turns wait for decisions about MCP servers.
     pub(crate) trust: TrustTimeouts,
+    /// Records the files around turns.
+    pub(crate) changes: RecordedTurns,
+}
+
+/// How long a turn waits until the files before or after it are recorded.
+const RECORD_TIME: Duration = Duration::from_secs(20);
+
+/// Records the files before and after turns.
+#[derive(Clone)]
+pub(crate) struct RecordedTurns(pub(crate) Arc<dyn Changes>);
+
+impl fmt::Debug for RecordedTurns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordedTurns").finish_non_exhaustive()
+    }
+}
+
+impl RecordedTurns {
+    /// Records the files of a turn. A repository that does not answer costs the record, and not the turn.
+    async fn record(&self, moment: Option<TurnMoment>, phase: TurnPhase) {
+        let Some(moment) = moment else {
+            return;
+        };
+        let recording = self.0.record(TurnMoment { phase, ..moment });
+        if tokio::time::timeout(RECORD_TIME, recording).await.is_err() {
+            tracing::warn!(?phase, "the files of a turn could not be recorded in time");
+        }
+    }
+
+    /// The moment before a turn, if its files are recorded: a turn without directories changes none.
+    fn moment(&self, start: &TurnStart) -> Option<TurnMoment> {
+        let is_recorded = self.0.serves() && start.app_request.is_none() && !start.info.working_directories.is_empty();
+        is_recorded.then(|| TurnMoment {
+            session: Arc::clone(&start.info.session),
+            directories: start.info.working_directories.clone(),
+            turn: start.info.turn_id.clone(),
+            phase: TurnPhase::Before,
+        })
+    }
 }
 
 /// The parts that everything of one chat's agent shares.
@@ -77,6 +117,11 @@ impl ChatLink {
     pub(crate) async fn wake(&self) -> Result<(), AgentError> {
         let woken = self.deps.waker.wake(&self.queue).await;
         woken.map_err(|()| AgentError::Cancelled)
+    }
+
+    /// Returns the inbox of the main loop.
+    pub(crate) fn inbox(&self) -> &mpsc::Sender<Message> {
+        self.deps.waker.inbox()
     }
 
     pub(crate) fn wake_now(&self) {
@@ -403,7 +448,10 @@ impl Task {
             let span = tracing::info_span!("turn", session = &*start.info.session, turn = start.info.turn_id);
             tracing::debug!(parent: &span, "a turn begins");
             let app_request = start.app_request.clone();
+            let recorded = &self.link.deps.changes;
+            let moment = recorded.moment(&start);
             let turn = async {
+                recorded.record(moment.clone(), TurnPhase::Before).await;
                 match self.customizations(&running, &customizations_watch).await {
                     Ok(customizations) => {
                         let _ = running.customizations.set(customizations);
@@ -415,6 +463,7 @@ impl Task {
                 }
             };
             let end = turn.instrument(span.clone()).await;
+            recorded.record(moment, TurnPhase::After).await;
             tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
             if let Some(request) = app_request {
                 // A request of a turn that ended before it was served.
@@ -550,7 +599,7 @@ impl Task {
         .catch_unwind();
         let result = tokio::select! {
             result = run => result,
-            () = out_of_patience(&running.cancelled, self.link.cancel_time()) => {
+            () = cancel_timed_out(&running.cancelled, self.link.cancel_time()) => {
                 // The future was dropped in an unknown state, so the chat is not used again.
                 *chat = None;
                 return TurnEnd::Cancelled;
@@ -585,9 +634,9 @@ impl Task {
 }
 
 /// Completes some time after a cancellation, for what has not stopped by itself.
-pub(crate) async fn out_of_patience(cancelled: &CancellationToken, patience: Duration) {
+pub(crate) async fn cancel_timed_out(cancelled: &CancellationToken, timeout: Duration) {
     cancelled.cancelled().await;
-    tokio::time::sleep(patience).await;
+    tokio::time::sleep(timeout).await;
 }
 
 /// How a run ends with what its agent returned.

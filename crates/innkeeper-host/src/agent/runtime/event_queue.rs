@@ -171,9 +171,9 @@ impl EventQueue {
     /// Wakes the main loop. An agent may drop this future, for instance in a timeout of its own; then the next event
     /// wakes it.
     pub(crate) async fn wake(queue: &Arc<Self>, inbox: &mpsc::Sender<Message>) -> Result<(), ()> {
-        let unheard = Unheard(queue);
+        let unsent = UnsentWake(queue);
         let permit = inbox.reserve().await.map_err(|_| ())?;
-        std::mem::forget(unheard);
+        std::mem::forget(unsent);
         permit.send(Message::Events(Arc::clone(queue)));
         Ok(())
     }
@@ -290,9 +290,9 @@ impl EventQueue {
 }
 
 /// A wake-up that was not received yet. Dropped before that, it counts as not sent.
-struct Unheard<'a>(&'a Arc<EventQueue>);
+struct UnsentWake<'a>(&'a Arc<EventQueue>);
 
-impl Drop for Unheard<'_> {
+impl Drop for UnsentWake<'_> {
     fn drop(&mut self) {
         self.0.lock().woken = false;
     }
@@ -308,6 +308,7 @@ fn text_bytes(event: &AgentEvent) -> usize {
         | AgentEvent::Activity(Some(text)) => text.len(),
         AgentEvent::Resource { uri, .. } => uri.len(),
         AgentEvent::Spawn(spawn) => spawn.prompt.len(),
+        AgentEvent::Annotate(annotation) => annotation.text.len(),
         AgentEvent::Tool { step, .. } => step_bytes(step),
         AgentEvent::Ask(_)
         | AgentEvent::Remember(_)
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bell_that_nobody_heard_is_rung_again() {
+    async fn a_missed_wake_up_is_repeated() {
         let queue = Arc::new(EventQueue::new(ChannelId(1)));
         let (inbox, mut messages) = mpsc::channel(1);
         inbox

@@ -20,7 +20,7 @@ use crate::services::mcp::ServerTool;
 
 /// The number of times that hooks can make an agent continue in one turn: two hooks that disagree would do so without
 /// end.
-const MOST_ROUNDS: u32 = 3;
+const MAX_ROUNDS: u32 = 3;
 /// The wait for a user after which a notification hook runs: the policy answers at once, and a user who is at the
 /// client answers soon.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -43,18 +43,18 @@ pub(crate) struct HookContext {
     turn: Arc<str>,
     working_directories: Vec<String>,
     is_subagent: bool,
-    heard: Mutex<Heard>,
+    state: Mutex<HookState>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct HookState {
     /// Context for the model: by call, or for the turn as a whole.
     context: HashMap<Option<String>, Vec<String>>,
     /// The name of a subagent's kind.
     kind: String,
-    /// Whether hooks heard that the agent is done.
+    /// Whether the stop hooks ran.
     stopped: bool,
-    /// How often they sent it on.
+    /// How often they continued the turn.
     rounds: u32,
 }
 
@@ -75,12 +75,12 @@ impl HookContext {
             turn: Arc::clone(&parent.turn),
             working_directories: parent.working_directories.clone(),
             is_subagent: true,
-            heard: Mutex::default(),
+            state: Mutex::default(),
         })
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock()
+    fn state(&self) -> MutexGuard<'_, HookState> {
+        self.state.lock()
     }
 
     fn call(&self, event: HookEvent, subject: &str, input: Map<String, Value>) -> HookCall {
@@ -100,14 +100,14 @@ impl EventSink {
     /// Takes the context that hooks added for the model in this turn, or in this subagent's, beside the user's message.
     /// Each piece is returned once.
     pub fn added_context(&self) -> Vec<String> {
-        self.hook_context.heard().context.remove(&None).unwrap_or_default()
+        self.hook_context.state().context.remove(&None).unwrap_or_default()
     }
 
     /// Takes the context that hooks added about one call, by the call's id, once the call is over. Each piece is
     /// returned once.
     pub fn context_of(&self, call: &str) -> Vec<String> {
         let key = Some(call.to_owned());
-        self.hook_context.heard().context.remove(&key).unwrap_or_default()
+        self.hook_context.state().context.remove(&key).unwrap_or_default()
     }
 
     /// Asks whether the agent may end its turn. A hook may want it to continue: then this returns the hook's reason,
@@ -123,9 +123,9 @@ impl EventSink {
             HookEvent::Stop
         };
         let (kind, rounds) = {
-            let mut heard = self.hook_context.heard();
-            heard.stopped = true;
-            (heard.kind.clone(), heard.rounds)
+            let mut state = self.hook_context.state();
+            state.stopped = true;
+            (state.kind.clone(), state.rounds)
         };
         let input = object(json!({ "stop_hook_active": rounds > 0, "agent_type": kind }));
         let outcome = self.hook(event, &kind, input).await?;
@@ -136,15 +136,15 @@ impl EventSink {
         let Some(reason) = outcome.deny else {
             return Ok(None);
         };
-        if rounds >= MOST_ROUNDS {
+        if rounds >= MAX_ROUNDS {
             let notice = format!(
-                "A hook wants the agent to continue after it did so {MOST_ROUNDS} times, the limit of one turn. \
+                "A hook wants the agent to continue after it did so {MAX_ROUNDS} times, the limit of one turn. \
                  It said: {reason}"
             );
             self.notice(notice).await?;
             return Ok(None);
         }
-        self.hook_context.heard().rounds += 1;
+        self.hook_context.state().rounds += 1;
         self.notice(format!("A hook sends the agent on: {reason}")).await?;
         Ok(Some(reason))
     }
@@ -178,7 +178,7 @@ impl EventSink {
         let input = object(json!({ "prompt": words }));
         let outcome = self.hook(HookEvent::UserPromptSubmit, "", input).await?;
         if let Some(reason) = outcome.deny {
-            let notice = format!("A hook refused this message, so the agent has not heard it: {reason}");
+            let notice = format!("A hook refused this message, so the agent did not get it: {reason}");
             self.notice(notice).await?;
             return Ok(false);
         }
@@ -191,7 +191,7 @@ impl EventSink {
 
     /// Runs the stop hooks after the agent is done, unless the agent asked before.
     pub(crate) async fn turn_ends(&self) -> Result<(), AgentError> {
-        let stopped = self.hook_context.heard().stopped;
+        let stopped = self.hook_context.state().stopped;
         if !stopped && let Some(reason) = self.may_stop().await? {
             let notice = format!("This agent cannot be sent on, so the turn ends although a hook said: {reason}");
             self.notice(notice).await?;
@@ -201,8 +201,8 @@ impl EventSink {
 
     /// A subagent is about to start.
     pub(in crate::agent) async fn subagent_starts(&self, kind: Option<&str>) -> Result<(), AgentError> {
-        let kind = kind.unwrap_or("helper");
-        kind.clone_into(&mut self.hook_context.heard().kind);
+        let kind = kind.unwrap_or("subagent");
+        kind.clone_into(&mut self.hook_context.state().kind);
         let input = object(json!({ "agent_id": self.turn.0.to_string(), "agent_type": kind }));
         let outcome = self.hook(HookEvent::SubagentStart, kind, input).await?;
         self.keep_context(None, outcome.context);
@@ -253,7 +253,7 @@ impl EventSink {
     }
 
     /// Waits for a user, and runs the notification hooks if it takes longer than [`MOMENT`].
-    pub(in crate::agent) async fn while_people_think<T>(
+    pub(in crate::agent) async fn while_user_decides<T>(
         &self,
         kind: &'static str,
         message: String,
@@ -334,7 +334,7 @@ impl EventSink {
         if !context.is_empty() {
             let key = call.map(str::to_owned);
             self.hook_context
-                .heard()
+                .state()
                 .context
                 .entry(key)
                 .or_default()
@@ -359,7 +359,7 @@ fn end_of(result: &ToolResult) -> HookEvent {
 fn refuse(reason: Option<String>) -> Result<(), AgentError> {
     match reason {
         Some(reason) => {
-            let message = format!("A hook refused this message, so the agent has not heard it: {reason}");
+            let message = format!("A hook refused this message, so the agent did not get it: {reason}");
             Err(AgentError::failed(REFUSED, message))
         }
         None => Ok(()),

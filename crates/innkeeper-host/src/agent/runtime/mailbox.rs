@@ -35,7 +35,7 @@ struct State {
     /// In the order they asked, which is the order of the answers.
     steering: VecDeque<(u64, oneshot::Sender<Option<String>>)>,
     /// Steering messages that arrived when their waiter was gone, so that no message is lost.
-    unheard: VecDeque<String>,
+    undelivered: VecDeque<String>,
     /// By call, in the order they asked.
     subagents: HashMap<String, VecDeque<(u64, SubagentSender)>>,
 }
@@ -167,10 +167,10 @@ impl Mailbox {
         self.lock().questions.remove(id);
     }
 
-    /// A steering message that is here already, or a place in the line for the next one.
+    /// A steering message that is here already, or a receiver for the next one.
     pub(crate) fn add_steering(&self) -> Result<String, (u64, oneshot::Receiver<Option<String>>)> {
         let mut state = self.lock();
-        if let Some(text) = state.unheard.pop_front() {
+        if let Some(text) = state.undelivered.pop_front() {
             return Ok(text);
         }
         let (sender, receiver) = oneshot::channel();
@@ -185,12 +185,12 @@ impl Mailbox {
 
     /// Retains a steering message for the next caller.
     pub(crate) fn keep_steering(&self, text: String) {
-        self.lock().unheard.push_back(text);
+        self.lock().undelivered.push_back(text);
     }
 
-    /// Gives a steering message back that was taken and not heard: it comes first again.
+    /// Gives a steering message back that was taken and not used: it comes first again.
     pub(crate) fn return_steering(&self, text: String) {
-        self.lock().unheard.push_front(text);
+        self.lock().undelivered.push_front(text);
     }
 
     pub(crate) fn add_subagent(&self, call: &str) -> (u64, oneshot::Receiver<Result<Subagent, String>>) {
@@ -229,11 +229,11 @@ impl Mailbox {
             }
             Reply::Steering(text) => {
                 let sender = self.lock().steering.pop_front();
-                let unheard = match sender {
+                let undelivered = match sender {
                     Some((_, sender)) => sender.send(text).err(),
                     None => Some(text),
                 };
-                if let Some(Some(text)) = unheard {
+                if let Some(Some(text)) = undelivered {
                     self.keep_steering(text);
                 }
             }

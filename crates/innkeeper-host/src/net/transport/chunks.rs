@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use innkeeper_core::snapshot::Answer;
+use innkeeper_core::snapshot::RpcAnswer;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -23,7 +23,7 @@ pub(super) struct Chunks {
 
 impl Chunks {
     /// Starts to encode an answer.
-    pub(super) fn of(answer: Arc<Answer>) -> Self {
+    pub(super) fn of(answer: Arc<RpcAnswer>) -> Self {
         // One waits while the next is filled and the one before is written.
         let (sender, chunks) = mpsc::channel(1);
         let encoding = tokio::task::spawn_blocking(move || {

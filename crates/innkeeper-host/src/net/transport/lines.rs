@@ -81,13 +81,13 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for LineSource<R> {
 #[derive(Debug)]
 pub struct LineSink<W> {
     writer: W,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl<W> LineSink<W> {
-    /// Writes to the given stream, whose other end must take something within `patience`.
-    pub fn new(writer: W, patience: Duration) -> Self {
-        Self { writer, patience }
+    /// Writes to the given stream, whose other end must take something within `timeout`.
+    pub fn new(writer: W, timeout: Duration) -> Self {
+        Self { writer, timeout }
     }
 }
 
@@ -99,20 +99,20 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Sink for LineSink<W> {
         for message in messages {
             match &message {
                 Wire::Action(frame) => lines.extend_from_slice(&frame.bytes),
-                Wire::Text(text) => lines.extend_from_slice(text),
+                Wire::Text(text) | Wire::Answer(text, _) => lines.extend_from_slice(text),
                 Wire::Stream(answer) => {
-                    write_steadily(&mut self.writer, &lines, self.patience).await?;
+                    write_steadily(&mut self.writer, &lines, self.timeout).await?;
                     lines.clear();
                     let mut chunks = Chunks::of(Arc::clone(answer));
                     while let Some(chunk) = chunks.next().await? {
-                        write_steadily(&mut self.writer, &chunk, self.patience).await?;
+                        write_steadily(&mut self.writer, &chunk, self.timeout).await?;
                     }
                 }
             }
             lines.push(b'\n');
         }
-        write_steadily(&mut self.writer, &lines, self.patience).await?;
-        flush_steadily(&mut self.writer, self.patience).await
+        write_steadily(&mut self.writer, &lines, self.timeout).await?;
+        flush_steadily(&mut self.writer, self.timeout).await
     }
 
     async fn urgent(&mut self) {

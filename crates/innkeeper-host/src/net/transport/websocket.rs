@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use innkeeper_core::Wire;
-use innkeeper_core::snapshot::Answer;
+use innkeeper_core::snapshot::RpcAnswer;
 use innkeeper_std::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
@@ -60,7 +60,7 @@ where
     let sink = WebSocketSink {
         write,
         replies,
-        patience: limits.write_time,
+        timeout: limits.write_time,
         ping_interval: limits.ping_interval,
     };
     (WebSocketSource { socket }, sink)
@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Source for WebSocketSou
 pub struct WebSocketSink<S> {
     write: WriteHalf<S>,
     replies: Arc<Replies>,
-    patience: Duration,
+    timeout: Duration,
     ping_interval: Duration,
 }
 
@@ -186,12 +186,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Sink for WebSocketSink<
         for message in messages {
             match &message {
                 Wire::Action(frame) => self.write_whole(&mut buffer, &frame.bytes).await?,
-                Wire::Text(text) => self.write_whole(&mut buffer, text).await?,
+                Wire::Text(text) | Wire::Answer(text, _) => self.write_whole(&mut buffer, text).await?,
                 Wire::Stream(answer) => self.write_stream(&mut buffer, Arc::clone(answer)).await?,
             }
         }
-        write_steadily(&mut self.write, &buffer, self.patience).await?;
-        flush_steadily(&mut self.write, self.patience).await
+        write_steadily(&mut self.write, &buffer, self.timeout).await?;
+        flush_steadily(&mut self.write, self.timeout).await
     }
 
     async fn urgent(&mut self) {
@@ -218,16 +218,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> WebSocketSink<S> {
     async fn write_whole(&mut self, buffer: &mut Vec<u8>, message: &[u8]) -> io::Result<()> {
         for (opcode, fragment) in fragments(message) {
             if !buffer.is_empty() && buffer.len() + fragment.len() > WRITE_BYTES {
-                write_steadily(&mut self.write, buffer, self.patience).await?;
+                write_steadily(&mut self.write, buffer, self.timeout).await?;
                 buffer.clear();
             }
             push_header(buffer, opcode, fragment.len());
             if fragment.len() < WRITE_BYTES {
                 buffer.extend_from_slice(fragment);
             } else {
-                write_steadily(&mut self.write, buffer, self.patience).await?;
+                write_steadily(&mut self.write, buffer, self.timeout).await?;
                 buffer.clear();
-                write_steadily(&mut self.write, fragment, self.patience).await?;
+                write_steadily(&mut self.write, fragment, self.timeout).await?;
             }
         }
         Ok(())
@@ -235,14 +235,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> WebSocketSink<S> {
 
     /// Writes a message while it is encoded, a fragment for each chunk. It may take minutes, so
     /// between fragments the peer's pings are answered and it is asked for a sign of life itself.
-    async fn write_stream(&mut self, buffer: &mut Vec<u8>, answer: Arc<Answer>) -> io::Result<()> {
+    async fn write_stream(&mut self, buffer: &mut Vec<u8>, answer: Arc<RpcAnswer>) -> io::Result<()> {
         let mut chunks = Chunks::of(answer);
         let mut opcode = TEXT;
         let mut next_ping = Instant::now() + self.ping_interval;
         while let Some(chunk) = chunks.next().await? {
             push_header(buffer, opcode, chunk.len());
-            write_steadily(&mut self.write, buffer, self.patience).await?;
-            write_steadily(&mut self.write, &chunk, self.patience).await?;
+            write_steadily(&mut self.write, buffer, self.timeout).await?;
+            write_steadily(&mut self.write, &chunk, self.timeout).await?;
             opcode = CONTINUATION;
             *buffer = self.replies.take();
             if Instant::now() >= next_ping {

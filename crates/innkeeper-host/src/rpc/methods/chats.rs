@@ -2,12 +2,13 @@
 
 use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, MessageAttachment};
-use innkeeper_core::request::{Completions, CreateChat, MoveChat, MoveDestination};
+use innkeeper_core::request::{Completions, CreateChat, MoveChat, MoveDestination, TurnsPage};
 use innkeeper_core::{Command, RpcError, uri};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::sessions::choices;
 use super::{check_directories, read, read_part, tag, unsubscribe};
 
 pub(super) fn create_chat(params: &RawValue) -> Result<Command, RpcError> {
@@ -32,7 +33,17 @@ pub(super) fn create_chat(params: &RawValue) -> Result<Command, RpcError> {
         initial_message: params.initial_message.map(message).transpose()?,
         source: params.source.map(source).transpose()?,
         working_directories: params.working_directories,
+        choices: Vec::new(),
     })))
+}
+
+/// `createChat` of 0.4, whose other parameters are translated already.
+pub(super) fn create_older_chat(params: &RawValue) -> Result<Command, RpcError> {
+    let mut command = create_chat(params)?;
+    if let Command::CreateChat(create) = &mut command {
+        create.choices = choices(params)?;
+    }
+    Ok(command)
 }
 
 /// Where a chat comes from (CHT-04).
@@ -112,7 +123,24 @@ pub(super) fn fetch_turns(params: &RawValue) -> Result<Command, RpcError> {
         cursor: Option<String>,
     }
     let Params { channel, cursor } = read(params)?;
-    Ok(Command::FetchTurns { channel, cursor })
+    let page = TurnsPage::At(cursor);
+    Ok(Command::FetchTurns { channel, page })
+}
+
+/// `fetchTurns` of 0.5.0 and older.
+pub(super) fn fetch_turns_before(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        channel: String,
+        before: Option<String>,
+        limit: Option<i64>,
+    }
+    let Params { channel, before, limit } = read(params)?;
+    let Ok(limit) = limit.map(usize::try_from).transpose() else {
+        return Err(RpcError::invalid_params("limit", "must not be negative"));
+    };
+    let page = TurnsPage::Before { turn: before, limit };
+    Ok(Command::FetchTurns { channel, page })
 }
 
 pub(super) fn completions(params: &RawValue) -> Result<Command, RpcError> {

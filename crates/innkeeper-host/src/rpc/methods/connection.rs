@@ -2,7 +2,8 @@
 
 use innkeeper_core::agent::Secret;
 use innkeeper_core::request::{Authenticate, Initialize, Reconnect, Subscribe};
-use innkeeper_core::{ClientId, Command, RpcError, uri};
+use innkeeper_core::{ClientId, Command, RpcError, error::code, uri};
+use innkeeper_dialects::Offer;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -14,7 +15,8 @@ pub(super) fn initialize(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params {
-        protocol_versions: Vec<String>,
+        protocol_versions: Option<Vec<String>>,
+        protocol_version: Option<i64>,
         client_id: String,
         initial_subscriptions: Option<Vec<String>>,
         client_info: Option<ClientInfo>,
@@ -33,14 +35,23 @@ pub(super) fn initialize(params: &RawValue) -> Result<Command, RpcError> {
     let params: Params = read(params)?;
     let initial_subscriptions = params.initial_subscriptions.unwrap_or_default();
     check_subscription_count("initialSubscriptions", initial_subscriptions.len())?;
-    if params.protocol_versions.is_empty() {
-        return Err(RpcError::invalid_params(
-            "protocolVersions",
-            "is empty; offer at least one version, as in [\"1.0.0\"]",
-        ));
-    }
+    let offer = match (params.protocol_versions, params.protocol_version) {
+        (Some(list), _) if list.is_empty() => {
+            return Err(RpcError::invalid_params(
+                "protocolVersions",
+                "is empty; offer at least one version, as in [\"1.0.0\"]",
+            ));
+        }
+        (Some(list), _) => Offer::List(list),
+        // The one number of 0.1.
+        (None, Some(number)) => Offer::Number(number),
+        (None, None) => {
+            let problem = "params: missing field `protocolVersions`";
+            return Err(RpcError::new(code::INVALID_PARAMS, problem));
+        }
+    };
     Ok(Command::Initialize(Box::new(Initialize {
-        protocol_versions: params.protocol_versions,
+        offer,
         client_id: client_id(&params.client_id)?,
         initial_subscriptions,
         client_name: params.client_info.map(|info| info.name),

@@ -1,4 +1,4 @@
-//! Requests of MCP on the AHP connection: what is theirs stays as it is, but for the channel.
+//! Reads MCP requests on the AHP connection. All parameters but `channel` pass unchanged.
 
 use innkeeper_core::RpcError;
 use innkeeper_core::mcp::{APP_METHODS, McpRequest};

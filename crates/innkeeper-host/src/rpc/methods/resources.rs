@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_core::resource::{
+use innkeeper_core::resources::{
     Allow, Encoding, GrantCommand, ImportBlob, ResourceOp, Transfer, WatchCommand, WatchSpec, Write, WriteMode,
 };
 use innkeeper_core::{ClientId, Command, RpcError, content, data_uri, uri};
@@ -13,7 +13,7 @@ use super::read;
 
 /// Longest URI of a resource, but for those that carry their content and are as long as that.
 const MAX_URI_BYTES: usize = 8192;
-/// Most patterns of one list, and most bytes of all of them: each is built into a machine that is many times
+/// Maximum patterns of one list, and most bytes of all of them: each is built into a machine that is many times
 /// as large.
 const MAX_PATTERNS: usize = 200;
 const MAX_PATTERN_BYTES: usize = 16 << 10;

@@ -1,8 +1,9 @@
 //! Parameters of what comes, goes and is set up: sessions.
 
+use ahp_types::state::{AgentSelection, ModelSelection};
 use innkeeper_core::decode::add_missing_customization_types;
-use innkeeper_core::request::{CreateSession, ListSessions, OnlyIf, SessionSetup, SettingQuery};
-use innkeeper_core::{Command, OptIn, RpcError, uri};
+use innkeeper_core::request::{CreateSession, ListSessions, OnlyIf, SessionFork, SessionSetup, SettingQuery};
+use innkeeper_core::{Command, OptIn, RpcError, SessionChoice, uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -73,7 +74,46 @@ pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
         opt_in,
         config: params.config.unwrap_or_default(),
         progress_token: params.progress_token,
+        fork: None,
+        choices: Vec::new(),
     })))
+}
+
+/// `createSession` of 0.8 and older, whose other parameters are translated already.
+pub(super) fn create_older_session(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        fork: Option<Fork>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Fork {
+        session: String,
+        turn_id: String,
+    }
+    let mut command = create_session(params)?;
+    if let Command::CreateSession(create) = &mut command {
+        let Params { fork } = read(params)?;
+        create.fork = fork.map(|fork| SessionFork {
+            session: fork.session,
+            turn_id: fork.turn_id,
+        });
+        create.choices = choices(params)?;
+    }
+    Ok(command)
+}
+
+/// The model and the agent that an older client chooses for a new session or chat.
+pub(super) fn choices(params: &RawValue) -> Result<Vec<SessionChoice>, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        model: Option<ModelSelection>,
+        agent: Option<AgentSelection>,
+    }
+    let Params { model, agent } = read(params)?;
+    let model = model.map(|model| SessionChoice::Model(Some(model)));
+    let agent = agent.map(|agent| SessionChoice::Agent(Some(agent)));
+    Ok(model.into_iter().chain(agent).collect())
 }
 
 pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {

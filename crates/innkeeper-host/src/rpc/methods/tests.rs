@@ -288,7 +288,7 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
-fn auth12_what_is_wrong_with_how_to_refresh_names_the_field_and_no_secret() {
+fn auth12_an_invalid_refresh_field_is_named_without_its_secret() {
     let good = serde_json::json!({
         "refreshToken": "hunter2", "tokenEndpoint": "https://a.test/token", "clientId": "c", "clientSecret": "hunter3",
     });
@@ -334,7 +334,7 @@ fn good_parameters_are_read_whole() {
         (
             "createSession",
             r#"{"channel":"a:/b","workingDirectories":["file:///a"],"config":{"branch":"main"},"progressToken":"p"}"#,
-            r#"CreateSession(CreateSession { channel: "a:/b", provider: None, working_directories: ["file:///a"], active_client: None, opt_in: None, config: {"branch": String("main")}, progress_token: Some("p") })"#,
+            r#"CreateSession(CreateSession { channel: "a:/b", provider: None, working_directories: ["file:///a"], active_client: None, opt_in: None, config: {"branch": String("main")}, progress_token: Some("p"), fork: None, choices: [] })"#,
         ),
         (
             "subscribe",
@@ -344,12 +344,12 @@ fn good_parameters_are_read_whole() {
         (
             "createChat",
             r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"fork","chat":"ahp-chat:/d","turnId":"t"},"workingDirectories":[]}"#,
-            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(Fork(ForkChatSource { chat: "ahp-chat:/d", turn_id: "t" })), working_directories: Some([]) })"#,
+            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(Fork(ForkChatSource { chat: "ahp-chat:/d", turn_id: "t" })), working_directories: Some([]), choices: [] })"#,
         ),
         (
             "createChat",
             r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"sideChat","chat":"ahp-chat:/d","turnId":"t","selection":{"text":"this"}}}"#,
-            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(SideChat(SideChatSource { chat: "ahp-chat:/d", turn_id: "t", selection: Some(SideChatSelection { text: "this", response_part_id: None }) })), working_directories: None })"#,
+            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(SideChat(SideChatSource { chat: "ahp-chat:/d", turn_id: "t", selection: Some(SideChatSelection { text: "this", response_part_id: None }) })), working_directories: None, choices: [] })"#,
         ),
         (
             "moveChat",
@@ -364,7 +364,7 @@ fn good_parameters_are_read_whole() {
         (
             "fetchTurns",
             r#"{"channel":"a:/b"}"#,
-            r#"FetchTurns { channel: "a:/b", cursor: None }"#,
+            r#"FetchTurns { channel: "a:/b", page: At(None) }"#,
         ),
         (
             "completions",

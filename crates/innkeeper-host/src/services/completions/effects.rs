@@ -18,7 +18,7 @@ use crate::services::customizations::TurnCustomizations;
 use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::mcp::effects::Servers;
 
-/// Most values of a setting in one answer; a longer query finds the rest.
+/// Maximum values of a setting in one answer; a longer query finds the rest.
 const MAX_VALUES: usize = 1000;
 
 /// The files for completions, and the requests that are answered with them or by an agent.
@@ -54,10 +54,10 @@ impl CompletionRequests {
             CompletionQuery::Message {
                 provider,
                 session,
-                switched_off,
+                disabled_ids,
                 ..
             } => {
-                let watch = parts.customizations.watch(*session, switched_off);
+                let watch = parts.customizations.watch(*session, disabled_ids);
                 (provider, watch.with_mcp(parts.mcp.of(*session)).now())
             }
             CompletionQuery::SettingValue { provider, .. } => (provider, TurnCustomizations::default()),
@@ -103,7 +103,7 @@ async fn find(
     files: &dyn Files,
     customizations: &TurnCustomizations,
     query: CompletionQuery,
-    patience: Duration,
+    timeout: Duration,
 ) -> Value {
     match query {
         CompletionQuery::Message {
@@ -119,7 +119,7 @@ async fn find(
                 offset,
                 commands: &commands,
                 customizations,
-                patience,
+                timeout,
             };
             completions::completions(files, cursor).await
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_core::{BlobCommand, ChatsMoved};
 
 use crate::main_loop::handles::LoopHandles;

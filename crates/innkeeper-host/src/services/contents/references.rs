@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use innkeeper_core::MovedChat;
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_core::uri::BLOB_PREFIX;
 use serde::Serialize;
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_cannot_be_read_costs_only_what_it_refers_to() {
+    fn an_unreadable_turn_loses_only_its_own_references() {
         let mut stored = Names::default();
         let turns: Arc<dyn TurnSource> = Arc::new(Damaged);
         let problem = stored.find_stored("ahp-chat:/c", 0..4, Some(&turns)).unwrap_err();

@@ -12,7 +12,7 @@ fn memory() -> Arc<MemoryContents> {
 }
 
 #[tokio::test]
-async fn res03_what_a_session_of_the_same_name_left_goes_before_anything_new_comes() {
+async fn res03_blobs_of_an_earlier_session_with_the_name_are_removed_first() {
     let contents = memory();
     let order = Arc::new(RwLock::new(()));
     contents.close(SESSION);
@@ -29,7 +29,7 @@ async fn res03_what_a_session_of_the_same_name_left_goes_before_anything_new_com
 }
 
 #[tokio::test]
-async fn what_comes_from_elsewhere_has_a_media_type_that_would_be_kept_here() {
+async fn an_imported_blob_gets_an_allowed_media_type() {
     let contents = memory();
     let import = |content_type: &str, kept_ms| {
         let keep = ImportBlob {

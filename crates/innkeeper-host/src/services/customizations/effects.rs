@@ -115,9 +115,9 @@ impl FollowedCustomizations {
                 session,
                 wanted: sources,
             } => self.follow(handles, session, *sources),
-            CustomizationCommand::Unfollow { session, switched_off } => {
+            CustomizationCommand::Unfollow { session, disabled_ids } => {
                 if let Some(session) = self.sessions.remove(&session) {
-                    session.run_end_hooks(handles, switched_off);
+                    session.run_end_hooks(handles, disabled_ids);
                 }
             }
         }
@@ -145,7 +145,7 @@ impl FollowedCustomizations {
     /// Ends every follow, because the host shuts down.
     pub(crate) fn unfollow_all(&mut self, handles: &LoopHandles, core: &HostCore) {
         for (id, session) in std::mem::take(&mut self.sessions) {
-            session.run_end_hooks(handles, core.switched_off(id));
+            session.run_end_hooks(handles, core.disabled_ids(id));
         }
     }
 

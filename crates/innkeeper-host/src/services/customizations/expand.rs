@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn f17_what_becomes_too_long_is_refused_in_a_sentence() {
+    fn f17_an_expansion_beyond_the_limit_is_an_error() {
         let message = "x".repeat(1 << 20);
         for body in ["$ARGUMENTS ".repeat(95_000), "$1".repeat(95_000), "Nothing.".to_owned()] {
             let problem = expand(&body, &message, &PathVariables::default()).expect_err("too long");

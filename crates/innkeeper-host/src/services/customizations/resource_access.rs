@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::resource::{AllowedRoot, ResourceOp, VisibleSessions};
+use innkeeper_core::resources::{AllowedRoot, ResourceOp, VisibleSessions};
 
 use crate::services::customizations::effects::FollowedCustomizations;
-use crate::services::customizations::{CustomizationSet, FileAccess, Shown};
+use crate::services::customizations::{CustomizationSet, FileAccess, SharedEntry};
 use crate::services::resources::effects::{content_info, list_result, object, read_result, resolve_result};
 use crate::services::resources::{ResourceError, ResourceInfo, ResourceKind, Resources};
 
@@ -69,9 +69,14 @@ impl VisibleSets {
 }
 
 /// Performs the operation, and returns the result as a JSON object without its closing brace.
-async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: usize) -> Result<Vec<u8>, ResourceError> {
+async fn serve(
+    resources: &dyn Resources,
+    op: ResourceOp,
+    shown: SharedEntry,
+    most: usize,
+) -> Result<Vec<u8>, ResourceError> {
     match (op, shown) {
-        (op, Shown::Here(here)) => {
+        (op, SharedEntry::Here(here)) => {
             // Exact: a symlink that is put on the path later is not followed.
             let reach = [AllowedRoot {
                 uri: here.clone(),
@@ -95,12 +100,12 @@ async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: us
                 other => Err(refused(&other)),
             }
         }
-        (ResourceOp::Read { encoding, .. }, Shown::File(content)) => Ok(object(&read_result(content, encoding))),
-        (ResourceOp::Resolve { uri, .. }, Shown::File(content)) => {
+        (ResourceOp::Read { encoding, .. }, SharedEntry::File(content)) => Ok(object(&read_result(content, encoding))),
+        (ResourceOp::Resolve { uri, .. }, SharedEntry::File(content)) => {
             Ok(object(&resolve_result(content_info(uri, &content))))
         }
-        (ResourceOp::List { .. }, Shown::Directory(entries)) => Ok(object(&list_result(entries))),
-        (ResourceOp::Resolve { uri, .. }, Shown::Directory(_)) => Ok(object(&resolve_result(ResourceInfo {
+        (ResourceOp::List { .. }, SharedEntry::Directory(entries)) => Ok(object(&list_result(entries))),
+        (ResourceOp::Resolve { uri, .. }, SharedEntry::Directory(_)) => Ok(object(&resolve_result(ResourceInfo {
             uri,
             kind: ResourceKind::Directory,
             size: None,
@@ -109,11 +114,11 @@ async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: us
             content_type: None,
             etag: None,
         }))),
-        (ResourceOp::Read { uri, .. }, Shown::Directory(_)) => Err(ResourceError::Invalid {
+        (ResourceOp::Read { uri, .. }, SharedEntry::Directory(_)) => Err(ResourceError::Invalid {
             field: "uri",
             problem: format!("{uri:.300} is a directory, not a file"),
         }),
-        (ResourceOp::List { uri }, Shown::File(_)) => Err(ResourceError::Invalid {
+        (ResourceOp::List { uri }, SharedEntry::File(_)) => Err(ResourceError::Invalid {
             field: "uri",
             problem: format!("{uri:.300} is not a directory"),
         }),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cus22_a_turn_waits_for_what_a_client_hands_over_and_not_for_ever() {
+    async fn cus22_a_turn_waits_for_a_clients_plugin_until_the_timeout() {
         let (reports, found) = watch::channel(reported(&["tools"], Some(Duration::from_secs(8))));
         let customizations_watch = CustomizationsWatch::new(found, Arc::default());
         let timeout = Duration::from_secs(60);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cus11_what_is_reported_after_a_turn_began_comes_with_what_is_switched_off() {
+    async fn cus11_a_report_during_a_turn_carries_its_own_disabled_set() {
         let set = Arc::new(CustomizationSet {
             skills: ["a", "b"]
                 .map(|id| Skill {

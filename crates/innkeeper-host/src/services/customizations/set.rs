@@ -9,7 +9,7 @@ use innkeeper_core::customization::Shadows;
 
 use super::hook::{Hooks, NoHooks};
 use crate::services::mcp::ServerDeclaration;
-use crate::services::resources::{Content, Entry, ResourceError};
+use crate::services::resources::{Content, ResourceEntry, ResourceError};
 
 /// Everything that was discovered for a session. In every list of the agents' view, the first one of a name wins.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ pub struct Skill {
     /// Whether a model may use it on its own.
     pub for_models: bool,
     /// Whether users may call it by name.
-    pub for_people: bool,
+    pub for_users: bool,
     /// The directory with its other files on this machine; `None` for a command.
     pub directory: Option<std::path::PathBuf>,
 }
@@ -157,7 +157,7 @@ pub struct CustomAgent {
     /// Whether a model may delegate to it.
     pub for_models: bool,
     /// Whether users may choose it.
-    pub for_people: bool,
+    pub for_users: bool,
 }
 
 /// A rule.
@@ -181,7 +181,7 @@ pub trait Texts: Send + Sync + 'static {
 
     /// Finds a file that the session shows by its URI, or one in the directory of a skill, for a client that sees the
     /// session (RES-03). Returns `None` if the session does not show it.
-    async fn find(&self, _uri: &str, _access: FileAccess) -> Option<Result<Shown, ResourceError>> {
+    async fn find(&self, _uri: &str, _access: FileAccess) -> Option<Result<SharedEntry, ResourceError>> {
         None
     }
 }
@@ -197,13 +197,13 @@ pub struct FileAccess {
 
 /// A file or directory that a session shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum SharedEntry {
     /// On this machine, at this `file:` URI without symlinks.
     Here(String),
     /// A copied file of a client.
     File(Content),
     /// A copied directory of a client.
-    Directory(Vec<Entry>),
+    Directory(Vec<ResourceEntry>),
 }
 
 /// Reads nothing.

@@ -49,9 +49,9 @@ impl<'a> Callable<'a> {
         }
     }
 
-    fn is_for_people(self) -> bool {
+    fn is_for_users(self) -> bool {
         match self {
-            Self::Skill(skill) => skill.for_people,
+            Self::Skill(skill) => skill.for_users,
             Self::Prompt(_) => true,
         }
     }
@@ -182,12 +182,12 @@ impl TurnCustomizations {
                 "The agent {} ({uri}) is switched off. Switch it on, or choose another one.",
                 agent.about.name
             )),
-            Some(agent) if !agent.for_people && !agent.for_models => failed(format!(
+            Some(agent) if !agent.for_users && !agent.for_models => failed(format!(
                 "The agent {} ({uri}) cannot be used at all: its file forbids calls by users and by models. Remove \
                  `user-invocable: false` or `disable-model-invocation: true` from it to use it.",
                 agent.about.name
             )),
-            Some(agent) if !agent.for_people => failed(format!(
+            Some(agent) if !agent.for_users => failed(format!(
                 "The agent {} ({uri}) cannot be chosen by users; only models may delegate to it.",
                 agent.about.name
             )),
@@ -209,7 +209,7 @@ impl TurnCustomizations {
     /// Everything that users can call, each under the shortest name that calls it: the plain name or the full one. A
     /// customization without such a name is left out. `taken` are names with another meaning.
     pub fn callable(&self, taken: &[&str]) -> Vec<(String, Callable<'_>)> {
-        let everything = self.called_by_people(|about| self.is_on(about));
+        let everything = self.called_by_users(|about| self.is_on(about));
         named(everything, |callable| callable.about(), taken)
     }
 
@@ -225,10 +225,10 @@ impl TurnCustomizations {
         named(agents.collect(), |agent| &agent.about, &[])
     }
 
-    fn called_by_people(&self, counts: impl Fn(&About) -> bool) -> Vec<Callable<'_>> {
+    fn called_by_users(&self, counts: impl Fn(&About) -> bool) -> Vec<Callable<'_>> {
         let skills = self.set.skills.iter().map(Callable::Skill);
         let all = skills.chain(self.set.prompts.iter().map(Callable::Prompt));
-        all.filter(|callable| callable.is_for_people() && counts(callable.about()))
+        all.filter(|callable| callable.is_for_users() && counts(callable.about()))
             .collect()
     }
 
@@ -242,7 +242,7 @@ impl TurnCustomizations {
         let Some(line) = text.trim().strip_prefix('/') else {
             return Ok(None);
         };
-        let on = self.called_by_people(|about| self.is_on(about));
+        let on = self.called_by_users(|about| self.is_on(about));
         let Some((name, callable)) = find_called(&on, line, taken) else {
             return self.refuse_call(line, taken).map_or(Ok(None), Err);
         };
@@ -279,14 +279,14 @@ impl TurnCustomizations {
     /// Returns why a message cannot call the skill or prompt that it names: it is disabled, or its file hides it from
     /// users. Returns `None` for an ordinary message.
     fn refuse_call(&self, line: &str, taken: &[&str]) -> Option<String> {
-        let off = self.called_by_people(|about| !self.is_on(about));
+        let off = self.called_by_users(|about| !self.is_on(about));
         if let Some((name, _)) = find_called(&off, line, taken) {
             return Some(format!(
                 "/{name} is switched off in this session. Switch it on to use it, or say what you want in your own \
                  words."
             ));
         }
-        let closed = self.set.skills.iter().filter(|skill| !skill.for_people);
+        let closed = self.set.skills.iter().filter(|skill| !skill.for_users);
         let closed: Vec<Callable<'_>> = closed.map(Callable::Skill).collect();
         let (name, callable) = find_called(&closed, line, taken)?;
         let uri = &callable.about().uri;
@@ -456,7 +456,7 @@ mod tests {
     fn skill(id: &str, plugin: Option<&str>, name: &str) -> Skill {
         Skill {
             about: about(id, plugin, name),
-            for_people: true,
+            for_users: true,
             ..Skill::default()
         }
     }
@@ -474,7 +474,7 @@ mod tests {
             agents: vec![
                 CustomAgent {
                     about: about("g", None, "judge"),
-                    for_people: true,
+                    for_users: true,
                     ..CustomAgent::default()
                 },
                 CustomAgent {
@@ -482,7 +482,7 @@ mod tests {
                         id: "h".to_owned(),
                         ..about("g", None, "judge")
                     },
-                    for_people: true,
+                    for_users: true,
                     ..CustomAgent::default()
                 },
             ],
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_name_is_exact_and_a_plain_one_is_that_of_whoever_wins() {
+    async fn a_full_name_is_exact_and_a_plain_one_names_the_winner() {
         let given = customizations(&[]);
         for (text, expected) in [
             ("/set:review x", "a says x"),
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cus11_what_is_off_is_said_to_be_unless_something_else_has_its_name() {
+    async fn cus11_a_disabled_name_is_reported_unless_another_entry_has_it() {
         let given = customizations(&["b"]);
         assert_eq!(said(&given, "/review x").await, Ok(Some("a says x".to_owned())));
         let given = customizations(&["a", "b", "c"]);
@@ -527,10 +527,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cus24_what_its_file_keeps_from_people_is_refused_and_not_sent_to_the_model_as_text() {
+    async fn cus24_a_non_invocable_command_is_rejected_and_not_sent_as_text() {
         let gated = |id: &str, for_models: bool| Skill {
             for_models,
-            for_people: false,
+            for_users: false,
             ..skill(id, None, id)
         };
         let set = CustomizationSet {
@@ -539,7 +539,7 @@ mod tests {
                 gated("archive", false),
                 skill("open", None, "open"),
                 Skill {
-                    for_people: false,
+                    for_users: false,
                     ..skill("closed", Some("set"), "open")
                 },
             ],
@@ -550,7 +550,7 @@ mod tests {
         let problem = said(&given, "/deploy now").await.expect_err("for the agent alone");
         assert!(problem.contains("/deploy cannot be called"), "{problem}");
         assert!(problem.contains("only the agent uses it"), "{problem}");
-        let problem = said(&given, "/archive").await.expect_err("for nobody");
+        let problem = said(&given, "/archive").await.expect_err("callable by neither");
         assert!(problem.contains("cannot be used at all"), "{problem}");
         assert!(problem.contains("users and by the agent"), "{problem}");
         let problem = said(&given, "/set:open").await.expect_err("named exactly");
@@ -568,12 +568,12 @@ mod tests {
     }
 
     #[test]
-    fn cus24_an_agent_that_its_file_keeps_from_everybody_says_so() {
+    fn cus24_an_agent_that_is_not_user_invocable_is_an_error() {
         let closed = |for_models: bool| {
             let agent = CustomAgent {
                 about: about("a", None, "a"),
                 for_models,
-                for_people: false,
+                for_users: false,
                 ..CustomAgent::default()
             };
             let set = CustomizationSet {
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn cus22_an_agent_that_may_be_in_what_is_on_its_way_can_be_asked_for_again() {
+    fn cus22_an_agent_of_a_loading_plugin_can_be_requested_again() {
         let chosen = |awaited: &[&str]| {
             let set = CustomizationSet {
                 awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ahp_types::state::Turn;
 use innkeeper_core::error::code;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     DeletedSession, ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns,
 };
 use innkeeper_core::{ChannelId, Input, JournalCommand, RpcError};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
 };
 use innkeeper_std::sync::{Mutex, MutexGuard};
@@ -34,7 +34,7 @@ pub struct MemoryJournal(Arc<Mutex<State>>);
 
 /// The part of the non-durable batches that a crash leaves of a [`MemoryJournal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum CrashSurvivors {
     /// Everything, as when only the process dies.
     Everything,
     /// Only what had to be durable, and what came before it.
@@ -97,12 +97,12 @@ impl MemoryJournal {
     /// A durable batch is never lost, nor what was appended before it. Without
     /// [`Self::mortal`] nothing is lost at all.
     #[must_use]
-    pub fn crash(&self, keep: Keep) -> Self {
+    pub fn crash(&self, keep: CrashSurvivors) -> Self {
         let state = self.state();
         let left = match (&state.tail, keep) {
-            (None, _) | (_, Keep::Everything) => state.kept.clone(),
-            (Some(tail), Keep::Durable) => tail.first(0),
-            (Some(tail), Keep::Batches(count)) => tail.first(count),
+            (None, _) | (_, CrashSurvivors::Everything) => state.kept.clone(),
+            (Some(tail), CrashSurvivors::Durable) => tail.first(0),
+            (Some(tail), CrashSurvivors::Batches(count)) => tail.first(count),
         };
         let tail = state.tail.as_ref().map(|_| Tail {
             synced: left.clone(),

@@ -20,9 +20,9 @@ use crate::agent::{Agent, AgentError, EventSink, TurnInput};
 /// The method.
 pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
 
-/// Most requests of apps that wait, of the whole host and of one session.
-const MOST_WAITING: usize = 32;
-const MOST_OF_SESSION: usize = 4;
+/// Maximum requests of apps that wait, of the whole host and of one session.
+const MAX_PENDING: usize = 32;
+const MAX_PENDING_PER_SESSION: usize = 4;
 /// After a user declined, the apps of that server are refused for so long without a question: a page could ask for
 /// ever.
 const DECLINED_TIME: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
 const INVALID_PARAMS: i64 = -32602;
 
-type Answer = Result<Value, McpError>;
+type SamplingOutcome = Result<Value, McpError>;
 
 /// The requests that wait for a turn. Cheap to clone.
 #[derive(Clone, Default)]
@@ -44,11 +44,11 @@ pub(crate) struct AppRequests(Arc<Mutex<HashMap<String, AppRequest>>>);
 
 /// A request of an app to the model.
 pub(crate) struct AppRequest {
-    asked: Asked,
-    answer: oneshot::Sender<Answer>,
+    asked: RequestDetails,
+    answer: oneshot::Sender<SamplingOutcome>,
 }
 
-struct Asked {
+struct RequestDetails {
     session: ChannelId,
     /// The id of the customization of the app's server.
     server: String,
@@ -70,18 +70,18 @@ impl AppRequests {
         server: String,
         server_name: String,
         params: &Map<String, Value>,
-    ) -> Result<oneshot::Receiver<Answer>, McpError> {
+    ) -> Result<oneshot::Receiver<SamplingOutcome>, McpError> {
         let request = SamplingRequest::read(params).map_err(|problem| failed(INVALID_PARAMS, problem))?;
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.lock();
         // The client that asked may be gone by now.
         waiting.retain(|_, request| !request.answer.is_closed());
         let of_session = waiting.values().filter(|request| request.asked.session == session);
-        if waiting.len() >= MOST_WAITING || of_session.count() >= MOST_OF_SESSION {
+        if waiting.len() >= MAX_PENDING || of_session.count() >= MAX_PENDING_PER_SESSION {
             let problem = "too many apps wait for the model; ask again later";
             return Err(failed(INTERNAL_ERROR, problem));
         }
-        let asked = Asked {
+        let asked = RequestDetails {
             session,
             server,
             server_name,
@@ -162,14 +162,14 @@ impl AppRequest {
     }
 }
 
-impl Asked {
+impl RequestDetails {
     async fn write(
         &self,
         events: &EventSink,
         agent: &dyn Agent,
         turn: &TurnInput,
         written: Written,
-    ) -> Result<Answer, AgentError> {
+    ) -> Result<SamplingOutcome, AgentError> {
         let sampler = match agent.sampler(turn).await {
             Ok(Some(sampler)) => sampler,
             Ok(None) => {

@@ -14,7 +14,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads arguments that a model or a person wrote.
+    /// Reads arguments that a model or a user wrote.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_object_reproduces_has_no_text_of_its_own() {
+    fn arguments_equal_to_their_object_have_no_separate_text() {
         let read = Arguments::parse("{\n \"b\": 1, \"a\": 110000.00000000001 }").expect("an object");
         assert_eq!(read.exact_text(), None);
         assert_eq!(read.to_json(), r#"{"b":1,"a":110000.00000000001}"#);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_members_with_one_name_everybody_sees_the_same() {
+    fn duplicate_members_have_one_value_for_all_readers() {
         let read = Arguments::parse(r#"{"path":"/safe","n":1.10,"path":"/other"}"#).expect("an object");
         assert_eq!(read.exact_text(), None);
         let nested = Arguments::parse(r#"{"n":1.10,"deep":[{"a":1,"a":2}]}"#).expect("an object");

@@ -1,9 +1,10 @@
 //! How much of what a server says is passed on (F17).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use innkeeper_std::text::prefix;
+use innkeeper_std::text::truncate_counted;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ const MAX_DATA_BYTES: usize = 64 << 10;
 const MAX_LINE_BYTES: usize = 8 << 10;
 /// Longest name of a part of a server, or of how important something is.
 const MAX_NAME_BYTES: usize = 256;
-/// Most lines of one server within [`PERIOD`].
+/// Maximum lines of one server within [`PERIOD`].
 const MAX_LINES: usize = 100;
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -31,12 +32,11 @@ pub(crate) fn data(data: Value) -> Option<Value> {
     (data.to_string().len() <= MAX_DATA_BYTES).then_some(data)
 }
 
-/// Shortens a text and says how many bytes are missing: a model may ask for the rest.
+/// Shortens a text and says how many bytes are missing, without a copy if it is short.
 pub(super) fn cut(text: String, most: usize) -> String {
-    let start = prefix(&text, most);
-    match text.len() - start.len() {
-        0 => text,
-        missing => format!("{start} [{missing} more bytes were left out]"),
+    match truncate_counted(&text, most) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(shortened) => shortened,
     }
 }
 

@@ -336,8 +336,8 @@ impl CarriedOut {
             Response::Cancel => QuestionAnswer::Cancelled,
             Response::Accept | Response::Decline => QuestionAnswer::Declined,
         };
-        let asks_people = matches!(question, Question::Form { .. } | Question::Url { .. });
-        if asks_people && self.asked.fetch_add(1, Ordering::Relaxed) >= elicit::MAX_QUESTIONS {
+        let asks_user = matches!(question, Question::Form { .. } | Question::Url { .. });
+        if asks_user && self.asked.fetch_add(1, Ordering::Relaxed) >= elicit::MAX_QUESTIONS {
             return Ok(QuestionAnswer::Declined);
         }
         match question {

@@ -20,7 +20,7 @@ pub(super) struct ResultTarget<'a> {
     pub(super) contents: Option<&'a SessionContents>,
     /// The resources that the server lists, by its own URIs, with the host's names for them.
     pub(super) listed: HashMap<String, Listed>,
-    /// Bytes of pictures and the like that the turn has already.
+    /// Bytes of images and other binary content that the turn has already.
     pub(super) embedded: &'a AtomicUsize,
 }
 

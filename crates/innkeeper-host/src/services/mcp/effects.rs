@@ -378,7 +378,7 @@ mod tests {
             data: Some(Value::String("x".repeat(1 << 20))),
         });
         assert!(error.message.len() < 32 << 10, "{}", error.message.len());
-        assert!(error.message.ends_with("more bytes were left out]"));
+        assert!(error.message.ends_with("more bytes]"));
         assert_eq!(error.data, None);
     }
 }

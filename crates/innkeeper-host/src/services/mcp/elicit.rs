@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use super::visible::defused;
 use crate::agent::{Answer, Choice, Form};
 
-/// Most fields of one form; a person is not to be worn down.
+/// Maximum fields of one form. More would wear the user down.
 const MAX_FIELDS: usize = 32;
 /// Longest text that is shown of what a server wrote.
 const MAX_CHARS: usize = 2000;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn inp07_options_have_what_the_server_says_of_them() {
+    fn inp07_options_have_the_servers_titles() {
         let described = json!({ "type": "string", "default": "b", "oneOf": [
             { "const": "a", "title": "\u{1b}[31mA", "description": "The first.", "recommended": true },
             { "const": "b", "title": "B" }, { "const": "c" },
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn inp07_what_nobody_filled_in_has_its_default() {
+    fn inp07_an_unanswered_field_has_its_default() {
         let schema = json!({ "properties": {
             "room": { "type": "string", "enum": ["g", "s"], "default": "s" },
             "floor": { "type": "integer", "enum": [1, 2], "default": 2 },
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn inp07_a_server_cannot_wear_people_down() {
+    fn inp07_repeated_elicitations_are_limited() {
         let properties: Map<String, Value> = (0..1000)
             .map(|n| (format!("f{n}"), json!({ "type": "string" })))
             .collect();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn inp07_people_are_sent_to_pages_of_the_web_and_nowhere_else() {
+    fn inp07_only_web_urls_are_opened() {
         for url in ["https://inn.example/pay?room=1", "HTTP://localhost:8080/"] {
             assert!(may_be_visited(url), "{url}");
         }

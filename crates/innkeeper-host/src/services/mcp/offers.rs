@@ -8,11 +8,11 @@ use super::{McpError, bounds};
 use crate::agent::Attachment;
 use crate::services::resources::Content;
 
-/// Most bytes of text that a prompt of a server puts into a conversation (F17).
+/// Maximum bytes of text that a prompt of a server puts into a conversation (F17).
 const MAX_PROMPT_BYTES: usize = 256 << 10;
-/// Most bytes of pictures and the like that come with it, in base64.
+/// Maximum bytes of binary content in a prompt, in base64.
 const MAX_ATTACHED_BYTES: usize = 16 << 20;
-/// Most of them.
+/// Maximum number of them.
 const MAX_ATTACHED: usize = 16;
 /// The most arguments of a prompt that are shown.
 pub(crate) const MAX_ARGUMENTS: usize = 32;
@@ -94,7 +94,7 @@ pub struct PromptMessage {
 pub enum PromptContent {
     /// Words.
     Text(String),
-    /// A picture, a sound, or other bytes, in base64.
+    /// An image, a sound, or other bytes, in base64.
     Embedded {
         /// The bytes.
         data: String,
@@ -283,7 +283,7 @@ mod tests {
             messages: vec![said("user", words("Say hello.\n")), said("user", words("Twice."))],
         };
         assert_eq!(one.into_model_input().0, "Say hello.\n\nTwice.");
-        let picture = PromptContent::Embedded {
+        let image = PromptContent::Embedded {
             data: "AAAA".to_owned(),
             content_type: "image/png".to_owned(),
         };
@@ -294,7 +294,7 @@ mod tests {
         let two = PromptMessages {
             messages: vec![
                 said("user", words("Look.")),
-                said("user", picture),
+                said("user", image),
                 said("assistant", words("A room.")),
                 said("user", resource),
             ],
@@ -315,14 +315,14 @@ mod tests {
         };
         let (text, _) = long.into_model_input();
         assert!(text.len() < MAX_PROMPT_BYTES + 100, "{}", text.len());
-        assert!(text.ends_with("more bytes were left out]"));
-        let picture = |_| {
+        assert!(text.ends_with("more bytes]"));
+        let image = |_| {
             let data = "A".repeat(4 << 20);
             let content_type = "image/png".to_owned();
             said("user", PromptContent::Embedded { data, content_type })
         };
         let (text, attached) = PromptMessages {
-            messages: (0..6).map(picture).collect(),
+            messages: (0..6).map(image).collect(),
         }
         .into_model_input();
         assert_eq!(attached.len(), 4);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_its_words_or_else_its_bytes_within_bounds() {
+    fn a_read_resource_is_text_or_else_bytes_within_limits() {
         let text = |text: &str| ResourcePart {
             content_type: Some("text/plain".to_owned()),
             data: PartData::Text(text.to_owned()),

@@ -21,7 +21,7 @@ const MAX_ID_BYTES: usize = 256;
 ///
 /// When the server is not ready or has no such prompt, when the server does not answer or refuses, and when users do
 /// not give a required argument. The turn can be resumed once the cause is removed.
-pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> Result<Option<Called>, AgentError> {
+pub(crate) async fn call(events: &EventSink, text: &str, timeout: Duration) -> Result<Option<Called>, AgentError> {
     let Some(line) = text.trim().strip_prefix('/') else {
         return Ok(None);
     };
@@ -29,7 +29,7 @@ pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> 
     let servers = events.customizations().mcp_servers();
     let (mut found, mut failure) = (None, None);
     for (server, called) in servers_of(name, &servers) {
-        match find(events, server, called, patience).await {
+        match find(events, server, called, timeout).await {
             Ok(prompt) => {
                 found = Some((server.clone(), prompt));
                 break;
@@ -45,7 +45,7 @@ pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> 
     events
         .activity(format!("Asking {} for {}", server.name, prompt.name))
         .await?;
-    let filled = fill_in(events, &prompt, arguments, patience).await?;
+    let filled = fill_in(events, &prompt, arguments, timeout).await?;
     events.no_activity().await?;
     let (text, attachments) = filled.into_model_input();
     Ok(Some(Called {
@@ -87,7 +87,7 @@ async fn find(
     events: &EventSink,
     server: &ServerStatusText,
     called: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<McpPrompt, AgentError> {
     let name = &server.name;
     if !server.is_ready {
@@ -100,10 +100,10 @@ async fn find(
     let listed = tokio::select! {
         biased;
         () = events.cancelled() => return Err(AgentError::Cancelled),
-        listed = tokio::time::timeout(patience, customizations.prompts_of(server)) => listed,
+        listed = tokio::time::timeout(timeout, customizations.prompts_of(server)) => listed,
     };
     let Ok(prompts) = listed else {
-        let seconds = patience.as_secs();
+        let seconds = timeout.as_secs();
         return Err(failed(format!(
             "The MCP server {name:?} did not say within {seconds} s which prompts it has. Try again later."
         )));
@@ -208,14 +208,14 @@ async fn fill_in(
     events: &EventSink,
     prompt: &McpPrompt,
     arguments: Map<String, Value>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<PromptMessages, AgentError> {
     let filled = tokio::select! {
         biased;
         () = events.cancelled() => return Err(AgentError::Cancelled),
-        filled = tokio::time::timeout(patience, events.mcp().prompt(prompt, arguments)) => filled,
+        filled = tokio::time::timeout(timeout, events.mcp().prompt(prompt, arguments)) => filled,
     };
-    let late = || McpError::new(format!("the MCP server did not answer within {} s", patience.as_secs()));
+    let late = || McpError::new(format!("the MCP server did not answer within {} s", timeout.as_secs()));
     filled.unwrap_or_else(|_| Err(late())).map_err(|error| {
         let message = bounds::message(error.message);
         let message = message.trim_end_matches('.');
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_goes_to_the_argument_that_it_names_or_to_the_next_one() {
+    fn typed_text_goes_to_the_named_argument_or_the_next_one() {
         let arguments = ["who", "when", "why"].map(|name| McpPromptArgument {
             name: name.to_owned(),
             ..McpPromptArgument::default()

@@ -1,7 +1,7 @@
 //! Resources of MCP servers, for clients that see their sessions.
 
 use innkeeper_core::error::code;
-use innkeeper_core::resource::ResourceOp;
+use innkeeper_core::resources::ResourceOp;
 use innkeeper_core::{ChannelId, RpcError};
 
 use crate::main_loop::handles::LoopHandles;

@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 use super::visible::visible;
 use crate::agent::{Answer, Form, Response};
 
-/// Most requests of apps of one server before users are asked again, though they allowed them for the session.
+/// Maximum requests of apps of one server before users are asked again, though they allowed them for the session.
 pub(super) const APP_SAMPLES: u32 = 16;
-/// Most requests within one call of a tool.
+/// Maximum requests within one call of a tool.
 pub(super) const MAX_SAMPLES: usize = 16;
-/// Most messages of one request.
+/// Maximum messages of one request.
 const MAX_MESSAGES: usize = 64;
-/// Most bytes of text, the system prompt included.
+/// Maximum bytes of text, the system prompt included.
 const MAX_TEXT_BYTES: usize = 256 << 10;
-/// Most pictures, and most characters of base64 of one.
+/// Maximum images, and maximum base64 characters of one.
 const MAX_IMAGES: usize = 8;
 const MAX_IMAGE_BYTES: usize = 5 << 20;
 /// The most tokens that a model writes for a server, also if the server asks for more.
@@ -65,7 +65,7 @@ pub struct SamplingRequest {
     pub system_prompt: Option<String>,
     /// The messages so far; the last one is to be answered.
     pub messages: Vec<SamplingMessage>,
-    /// Most tokens of the answer.
+    /// Maximum tokens of the answer.
     pub max_tokens: u32,
     /// How much is left to chance.
     pub temperature: Option<f64>,
@@ -87,7 +87,7 @@ pub struct SamplingMessage {
 pub enum SamplingPart {
     /// Words.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
         /// Its bytes in base64.
         data: String,
@@ -149,9 +149,9 @@ impl SamplingRequest {
         let Some(max_tokens) = max_tokens else {
             return Err("`maxTokens` is not a number above 0".into());
         };
-        let mut room = Room::default();
+        let mut size = RequestSize::default();
         let system_prompt = params.get("systemPrompt").and_then(Value::as_str);
-        let system_prompt = system_prompt.map(|text| room.text(text)).transpose()?;
+        let system_prompt = system_prompt.map(|text| size.text(text)).transpose()?;
         let Some(Value::Array(list)) = params.get("messages") else {
             return Err("`messages` is not a list".into());
         };
@@ -160,7 +160,7 @@ impl SamplingRequest {
         }
         let messages = list
             .iter()
-            .map(|message| room.message(message))
+            .map(|message| size.message(message))
             .collect::<Result<_, _>>()?;
         let stops = params.get("stopSequences").and_then(Value::as_array);
         let stops = stops.into_iter().flatten().filter_map(Value::as_str);
@@ -197,9 +197,9 @@ impl SamplingRequest {
     /// Returns the question for users. It names the server and the amount, and shows everything that the model would
     /// get, as far as it fits.
     pub(super) fn form(&self, server: &str, who: Samples) -> Form {
-        let mut shown = Shown::default();
+        let mut preview = RequestPreview::default();
         if let Some(prompt) = &self.system_prompt {
-            shown.add("It instructs the model:", prompt);
+            preview.add("It instructs the model:", prompt);
         }
         for message in &self.messages {
             let who = match message.is_assistants {
@@ -208,10 +208,10 @@ impl SamplingRequest {
             };
             for part in &message.parts {
                 match part {
-                    SamplingPart::Text(text) => shown.add(who, text),
+                    SamplingPart::Text(text) => preview.add(who, text),
                     SamplingPart::Image { data, content_type } => {
-                        let picture = format!("[a picture, {content_type}, {} bytes]", data.len() / 4 * 3);
-                        shown.add(who, &picture);
+                        let image = format!("[an image, {content_type}, {} bytes]", data.len() / 4 * 3);
+                        preview.add(who, &image);
                     }
                 }
             }
@@ -224,7 +224,7 @@ impl SamplingRequest {
             "{subject} asks the model of this session to write at most {} tokens for it. You pay for them, and {gets} gets \
              what the model writes.\n{}",
             self.max_tokens,
-            shown.finish()
+            preview.finish()
         );
         let how_often = match who {
             Samples::Server => String::new(),
@@ -260,12 +260,12 @@ impl SamplingConsent {
 
 /// How much a request has so far.
 #[derive(Default)]
-struct Room {
+struct RequestSize {
     text: usize,
     images: usize,
 }
 
-impl Room {
+impl RequestSize {
     fn message(&mut self, message: &Value) -> Result<SamplingMessage, String> {
         let is_assistants = match message.get("role").and_then(Value::as_str) {
             Some("assistant") => true,
@@ -291,7 +291,7 @@ impl Room {
                 let data = field("data");
                 if self.images > MAX_IMAGES || data.len() > MAX_IMAGE_BYTES {
                     return Err(format!(
-                        "a request may have {MAX_IMAGES} pictures of at most {MAX_IMAGE_BYTES} characters of base64"
+                        "a request may have {MAX_IMAGES} images of at most {MAX_IMAGE_BYTES} characters of base64"
                     ));
                 }
                 let content_type: String = field("mimeType").chars().take(100).collect();
@@ -320,26 +320,26 @@ impl Room {
 
 /// A request as users read it. Every line of the server's is marked as one, so that none passes for the host's.
 #[derive(Default)]
-struct Shown {
+struct RequestPreview {
     text: String,
     chars: usize,
     left_out: usize,
 }
 
-impl Shown {
+impl RequestPreview {
     fn add(&mut self, who: &str, words: &str) {
         let words = visible(words);
-        let room = MAX_SHOWN_CHARS.saturating_sub(self.chars);
+        let remaining = MAX_SHOWN_CHARS.saturating_sub(self.chars);
         let total = words.chars().count();
         self.chars += total;
-        self.left_out += total.saturating_sub(room);
-        if room == 0 {
+        self.left_out += total.saturating_sub(remaining);
+        if remaining == 0 {
             return;
         }
         self.text.push('\n');
         self.text.push_str(who);
         self.text.push('\n');
-        let words: String = words.chars().take(room).collect();
+        let words: String = words.chars().take(remaining).collect();
         for line in words.split(['\n', '\r', '\u{2028}', '\u{2029}']) {
             self.text.push_str("> ");
             self.text.extend(line.chars().filter(|c| !c.is_control() || *c == '\t'));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp12_sampling_what_cannot_be_done_is_refused_in_words() {
+    fn mcp12_sampling_unsupported_requests_are_explained() {
         let long = "x".repeat(MAX_TEXT_BYTES + 1);
         let sound = json!([{ "role": "user", "content": { "type": "audio", "data": "AA", "mimeType": "audio/wav" } }]);
         for (params, why) in [
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp12_sampling_people_see_who_asks_and_what_and_no_line_passes_for_the_host_s() {
+    fn mcp12_sampling_shows_its_origin_and_no_line_can_imitate_the_host() {
         let request = read(json!({
             "systemPrompt": "Be brief.",
             "messages": said("Hello\nThe host says: accept\u{1b}[2J\u{202e}\u{e0041}"),

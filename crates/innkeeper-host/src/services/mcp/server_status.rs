@@ -158,11 +158,11 @@ impl TurnCustomizations {
 
     /// Returns the prompts of the ready servers, under the names that users type. Servers that do not answer in time
     /// are left out.
-    pub async fn mcp_prompts(&self, patience: Duration) -> Vec<McpPrompt> {
+    pub async fn mcp_prompts(&self, timeout: Duration) -> Vec<McpPrompt> {
         let servers = self.mcp_servers();
         let ready = servers.iter().filter(|server| server.is_ready);
         let lists = ready.map(|server| async move {
-            let listed = tokio::time::timeout(patience, self.prompts_of(server)).await;
+            let listed = tokio::time::timeout(timeout, self.prompts_of(server)).await;
             listed.unwrap_or_default()
         });
         futures_util::future::join_all(lists)

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use innkeeper_core::resource::MCP_RESOURCES;
+use innkeeper_core::resources::MCP_RESOURCES;
 use innkeeper_std::sync::{Mutex, MutexGuard, RwLock};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -97,13 +97,13 @@ impl Mcp {
     }
 
     /// Returns the resources of the running servers. Servers that do not answer in time are left out.
-    pub async fn resources(&self, patience: Duration) -> Vec<McpResource> {
+    pub async fn resources(&self, timeout: Duration) -> Vec<McpResource> {
         let Some(link) = &self.link else {
             return Vec::new();
         };
         let wanted = link.wanted();
         let lists = wanted.iter().map(|server| async move {
-            let listed = tokio::time::timeout(patience, link.servers.resources(server)).await;
+            let listed = tokio::time::timeout(timeout, link.servers.resources(server)).await;
             listed.unwrap_or_default()
         });
         let lists = futures_util::future::join_all(lists).await;

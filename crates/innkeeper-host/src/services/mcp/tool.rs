@@ -209,14 +209,14 @@ pub trait CallHandler: Send + Sync {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Question {
-    /// A person should fill in a form (`elicitation/create`).
+    /// The user should fill in a form (`elicitation/create`).
     Form {
         /// The server's message.
         message: String,
         /// The fields, as the JSON Schema of an object.
         schema: Value,
     },
-    /// A person should visit an address.
+    /// The user should visit an address.
     Url {
         /// The server's message.
         message: String,
@@ -230,11 +230,11 @@ pub enum Question {
 /// The answer to a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QuestionAnswer {
-    /// A person said yes, with the fields of the form.
+    /// The user accepted, with the fields of the form.
     Accepted(Map<String, Value>),
     /// The result of `sampling/createMessage`.
     Sampled(Map<String, Value>),
-    /// A person, or the host, said no.
+    /// The user or the host declined.
     Declined,
     /// It cannot be answered, for this reason.
     Refused {
@@ -243,7 +243,7 @@ pub enum QuestionAnswer {
         /// In words for the server.
         message: String,
     },
-    /// A person wanted nothing to do with it.
+    /// The user dismissed it.
     Cancelled,
 }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp12_hints_of_a_server_that_nobody_trusts_are_not_trust() {
+    fn mcp12_hints_of_an_untrusted_server_are_ignored() {
         let harmless = McpTool {
             hints: Hints {
                 read_only: Some(true),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp20_what_is_only_for_apps_is_not_for_models() {
+    fn mcp20_app_only_tools_are_not_offered_to_models() {
         let tool = |ui: Value| McpTool {
             ui: ui.as_object().cloned(),
             ..McpTool::default()

@@ -126,7 +126,7 @@ struct Group {
 
 /// The consequence for the servers that a turn asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum StartConsent {
     MayRun,
     MayNotRun,
     Unanswered,
@@ -149,14 +149,14 @@ impl EventSink {
     /// # Errors
     ///
     /// When the turn is cancelled.
-    pub(crate) async fn ask_about_servers(&self, patience: TrustTimeouts) -> Result<(), AgentError> {
-        let Some(link) = self.mcp().link().filter(|_| !patience.answer.is_zero()) else {
+    pub(crate) async fn ask_about_servers(&self, timeouts: TrustTimeouts) -> Result<(), AgentError> {
+        let Some(link) = self.mcp().link().filter(|_| !timeouts.answer.is_zero()) else {
             return Ok(());
         };
         if self.undecided(&link).is_empty() {
             return Ok(());
         }
-        let asking = self.ask_each(&link, patience);
+        let asking = self.ask_each(&link, timeouts);
         tokio::pin!(asking);
         loop {
             tokio::select! {
@@ -196,8 +196,8 @@ impl EventSink {
         groups
     }
 
-    async fn ask_each(&self, link: &SessionLink, patience: TrustTimeouts) -> Result<(), AgentError> {
-        let Ok(_turn) = timeout(patience.answer, link.asking.one.acquire()).await else {
+    async fn ask_each(&self, link: &SessionLink, timeouts: TrustTimeouts) -> Result<(), AgentError> {
+        let Ok(_turn) = timeout(timeouts.answer, link.asking.one.acquire()).await else {
             return Ok(());
         };
         let mut allowed = Vec::new();
@@ -205,34 +205,34 @@ impl EventSink {
         // Looked for again: another turn may have asked while this one waited.
         for group in self.undecided(link) {
             // An unattended session does not answer the next question either.
-            let time = if is_answered { patience.answer } else { Duration::ZERO };
+            let time = if is_answered { timeouts.answer } else { Duration::ZERO };
             match self.ask_about(link, &group, time).await? {
-                Asked::MayRun => allowed.extend(group.servers),
-                Asked::MayNotRun => {}
-                Asked::Unanswered => is_answered = false,
+                StartConsent::MayRun => allowed.extend(group.servers),
+                StartConsent::MayNotRun => {}
+                StartConsent::Unanswered => is_answered = false,
             }
         }
         if !allowed.is_empty() {
             // A server that takes longer starts while the turn continues.
-            let _ = timeout(patience.start, link.started(&allowed)).await;
+            let _ = timeout(timeouts.start, link.started(&allowed)).await;
         }
         Ok(())
     }
 
     /// Asks about the servers of one place. Without any time, the question is left open at once.
-    async fn ask_about(&self, link: &SessionLink, group: &Group, time: Duration) -> Result<Asked, AgentError> {
+    async fn ask_about(&self, link: &SessionLink, group: &Group, time: Duration) -> Result<StartConsent, AgentError> {
         let question = match group.permission.trust().await {
             Ok(Trust::Undecided(question)) => question,
-            Ok(Trust::Allowed) => return Ok(Asked::MayRun),
-            Ok(Trust::Refused) => return Ok(Asked::MayNotRun),
+            Ok(Trust::Allowed) => return Ok(StartConsent::MayRun),
+            Ok(Trust::Refused) => return Ok(StartConsent::MayNotRun),
             Err(why) => {
                 self.tell_once(link, format!("This session cannot ask about MCP servers: {why}"))
                     .await?;
-                return Ok(Asked::MayNotRun);
+                return Ok(StartConsent::MayNotRun);
             }
         };
         if link.asking.was_left_open(&question, group.attempt) {
-            return Ok(Asked::MayNotRun);
+            return Ok(StartConsent::MayNotRun);
         }
         let outcome = match time.is_zero() {
             true => Outcome::Unanswered,
@@ -245,20 +245,20 @@ impl EventSink {
                     let place = &question.place;
                     self.notice(format!("The MCP servers of {place} do not run: {why}"))
                         .await?;
-                    return Ok(Asked::MayNotRun);
+                    return Ok(StartConsent::MayNotRun);
                 }
                 Ok(match decision {
-                    TrustDecision::Allow => Asked::MayRun,
-                    TrustDecision::Refuse => Asked::MayNotRun,
+                    TrustDecision::Allow => StartConsent::MayRun,
+                    TrustDecision::Refuse => StartConsent::MayNotRun,
                 })
             }
             Outcome::DecidedElsewhere => Ok(match group.permission.trust().await {
-                Ok(Trust::Allowed) => Asked::MayRun,
-                Ok(Trust::Refused | Trust::Undecided(_)) | Err(_) => Asked::MayNotRun,
+                Ok(Trust::Allowed) => StartConsent::MayRun,
+                Ok(Trust::Refused | Trust::Undecided(_)) | Err(_) => StartConsent::MayNotRun,
             }),
             Outcome::NotNow => {
                 link.asking.leave_open(&question, group.attempt);
-                Ok(Asked::MayNotRun)
+                Ok(StartConsent::MayNotRun)
             }
             Outcome::Unanswered => {
                 link.asking.leave_open(&question, group.attempt);
@@ -268,7 +268,7 @@ impl EventSink {
                      one of them in this session to be asked again, or use `innkeeper trust allow '{place}'`."
                 );
                 self.notice(notice).await?;
-                Ok(Asked::Unanswered)
+                Ok(StartConsent::Unanswered)
             }
         }
     }

@@ -69,7 +69,7 @@ fn is_hidden(c: char) -> bool {
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
         // Letters that are blank.
         | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-        // Variants of what stands before them, but for that which makes a picture of it; and tags.
+        // Variants of what stands before them, except the emoji selector; and tags.
         | '\u{fe00}'..='\u{fe0e}' | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t15_what_nobody_would_see_is_shown_by_its_number() {
+    fn t15_invisible_characters_are_shown_by_code_point() {
         for (text, expected) in [
             ("Grüße ☎\u{fe0f} \t日本", "Grüße ☎\u{fe0f} \t日本"),
             ("a\u{202e}b\u{2066}c", "a\\u{202e}b\\u{2066}c"),

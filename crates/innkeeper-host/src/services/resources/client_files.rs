@@ -25,7 +25,7 @@ const VIRTUAL: &str = "virtual:";
 pub(crate) struct ReadLimits {
     /// For all attachments of one message together.
     pub(crate) time: Duration,
-    /// Most bytes of one of them.
+    /// Maximum bytes of one of them.
     pub(crate) bytes: usize,
 }
 

@@ -13,8 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{AllowedRoot, Encoding, ResourceOp, WatchInput, WatchSpec, permission_denied};
-use innkeeper_core::snapshot::{Answer, AnswerBody};
+use innkeeper_core::resources::{AllowedRoot, Encoding, ResourceOp, WatchInput, WatchSpec, permission_denied};
+use innkeeper_core::snapshot::{AnswerBody, RpcAnswer};
 use innkeeper_core::uri::is_blob_uri;
 use innkeeper_core::{ConnId, Input, Outgoing, RequestId, ResourceCommand, RpcError, Scope};
 use serde::Serialize;
@@ -25,13 +25,16 @@ use crate::main_loop::Message;
 use crate::main_loop::connections::Connections;
 use crate::main_loop::handles::LoopHandles;
 use crate::main_loop::requests::{OpenRequest, RequestTickets};
+use crate::services::changes::Changes;
+use crate::services::changes::effects::FollowedChanges;
 use crate::services::contents::effects::ContentStore;
-use crate::services::contents::{self, Contents};
+use crate::services::contents::{self, StoredContents};
 use crate::services::customizations::Customizations;
 use crate::services::customizations::effects::FollowedCustomizations;
 use crate::services::customizations::resource_access::VisibleSets;
 use crate::services::resources::{
-    ChangeSink, Content, Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
+    ChangeSink, Content, EntryKind, ResourceEntry, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
+    data_uri,
 };
 
 /// The order of what one connection wants done: what writes waits for everything before it, and
@@ -106,6 +109,7 @@ pub(crate) struct ResourceRequests {
 pub(crate) struct ResourceParts<'a> {
     pub(crate) connections: &'a Connections,
     pub(crate) contents: &'a ContentStore,
+    pub(crate) changes: &'a FollowedChanges,
     pub(crate) customizations: &'a FollowedCustomizations,
 }
 
@@ -146,6 +150,7 @@ impl ResourceRequests {
                     reaches,
                     sets: VisibleSets::new(parts.customizations, &sight, handles.limits().resource_bytes),
                     finder: parts.customizations.finder(),
+                    changes: parts.changes.changes(),
                 };
                 self.operate(handles, request, operation, order, parts.contents);
             }
@@ -180,6 +185,7 @@ impl ResourceRequests {
             reaches,
             sets,
             finder,
+            changes,
         } = operation;
         let (position, guard) = order.take(op.scope() > Scope::View);
         let after_moves = match &op {
@@ -202,7 +208,11 @@ impl ResourceRequests {
             let doing = async {
                 let looking = sets.may_have(&op);
                 let changed = changed_by(&op);
-                let done = carry_out(&*resources, &*contents, &reaches, op, most).await;
+                let stored = StoredContents {
+                    contents: &*contents,
+                    changes: &*changes,
+                };
+                let done = carry_out(&*resources, stored, &reaches, op, most).await;
                 let done = match (done, looking) {
                     (Err(error), Some(op)) => sets.or_shown(&*resources, op, error).await,
                     (done, _) => done,
@@ -300,12 +310,14 @@ struct ResourceOperation {
     sets: VisibleSets,
     /// Learns of changes, so that the next message uses them.
     finder: Arc<dyn Customizations>,
+    /// Has the contents of changed files.
+    changes: Arc<dyn Changes>,
 }
 
 /// An answer that carries something that was read; it may be long.
 pub(crate) fn found(id: RequestId, object: Vec<u8>) -> Outgoing {
     let estimated_bytes = object.len();
-    Outgoing::Answer(Arc::new(Answer {
+    Outgoing::Answer(Arc::new(RpcAnswer {
         id,
         body: AnswerBody::Found(object),
         estimated_bytes,
@@ -333,7 +345,7 @@ fn rpc_error(error: ResourceError) -> RpcError {
 /// Does it, and returns the result as a JSON object without its closing brace.
 async fn carry_out(
     resources: &dyn Resources,
-    contents: &dyn Contents,
+    stored: StoredContents<'_>,
     reaches: &[AllowedRoot],
     op: ResourceOp,
     most: usize,
@@ -347,11 +359,11 @@ async fn carry_out(
         }
         // `reaches` has the sessions that the client sees.
         ResourceOp::Read { uri, encoding } if is_blob_uri(&uri) => {
-            let content = contents::read(contents, &uri, reaches).await;
+            let content = contents::read(stored, &uri, reaches, most).await;
             content.map(|content| object(&read_result(content, encoding)))
         }
         ResourceOp::Resolve { uri, .. } if is_blob_uri(&uri) => {
-            let content = contents::read(contents, &uri, reaches).await;
+            let content = contents::read(stored, &uri, reaches, most).await;
             content.map(|content| object(&resolve_result(content_info(uri, &content))))
         }
         ResourceOp::Read { uri, encoding } => {
@@ -372,7 +384,7 @@ async fn carry_out(
         }
         ResourceOp::Mkdir { uri } => resources.make_directory(reaches, &uri).await.map(|()| nothing()),
         ResourceOp::ImportBlob(keep) => {
-            let kept = contents::import(contents, *keep, most).await;
+            let kept = contents::import(stored.contents, *keep, most).await;
             kept.map(|kept| object(&json!({ "kept": kept })))
         }
     }
@@ -415,7 +427,7 @@ fn is_long_in_json(text: &str) -> bool {
     5 * text.bytes().filter(has_long_form).count() > text.len()
 }
 
-pub(crate) fn list_result(entries: Vec<Entry>) -> ResourceListResult {
+pub(crate) fn list_result(entries: Vec<ResourceEntry>) -> ResourceListResult {
     let entries = entries.into_iter().map(|entry| DirectoryEntry {
         name: entry.name,
         r#type: match entry.kind {
@@ -462,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn res02_res18_what_json_would_make_much_longer_is_text_only_for_who_asks_for_it() {
+    fn res02_res18_text_that_json_inflates_is_text_only_on_request() {
         let read = |bytes: &[u8], wanted| {
             let content = Content {
                 bytes: bytes.to_vec(),

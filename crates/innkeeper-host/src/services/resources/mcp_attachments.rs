@@ -1,7 +1,7 @@
 //! Resources of MCP servers that are attached to a message.
 
 use innkeeper_core::agent::Attachment;
-use innkeeper_core::resource::is_of_mcp_server;
+use innkeeper_core::resources::is_of_mcp_server;
 
 use super::client_files::{ReadLimits, labelled, told};
 use crate::services::mcp::Mcp;
@@ -35,7 +35,7 @@ pub(crate) async fn fill(mcp: &Mcp, limits: ReadLimits, attachments: &mut [Attac
         *attachment = match read {
             Ok(content) => told(label, content, content_type.take()),
             Err(problem) => {
-                tracing::info!(problem, "what an MCP server has could not be read");
+                tracing::info!(problem, "cannot read a resource of an MCP server");
                 let text = format!(
                     "(This attachment could not be read: {}.)",
                     problem.trim_end_matches('.')

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fine_stays_as_it_is() {
+    fn records_within_the_limits_are_unchanged() {
         let record = LogRecord {
             time_unix_nano: 1,
             severity: LogLevel::Info.into(),

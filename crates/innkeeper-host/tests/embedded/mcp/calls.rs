@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn mcp03_mcp12_the_first_turn_has_the_tools_of_a_server_that_was_still_starting() {
+async fn mcp03_mcp12_the_first_turn_has_the_tools_of_a_starting_server() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     fixture.begin("list").await;
@@ -16,7 +16,7 @@ async fn mcp03_mcp12_the_first_turn_has_the_tools_of_a_server_that_was_still_sta
 }
 
 #[tokio::test]
-async fn mcp12_a_call_is_an_ordinary_tool_call_that_people_allow() {
+async fn mcp12_an_mcp_call_is_an_ordinary_tool_call_with_confirmation() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
@@ -58,7 +58,7 @@ async fn the_session_shows_the_tools_that_its_model_may_call_and_no_others() {
 }
 
 #[tokio::test]
-async fn mcp12_what_people_deny_or_edit_is_denied_or_edited() {
+async fn mcp12_a_denied_or_edited_call_is_denied_or_edited_at_the_server() {
     let inn = Inn::new();
     let denied = fixture(&inn).await;
     inn.is_ready().await;
@@ -115,7 +115,7 @@ async fn mcp12_failures_of_a_tool_and_of_its_server_are_told_apart_and_told() {
 }
 
 #[tokio::test]
-async fn mcp09_auth10_a_call_asks_people_to_sign_in_and_goes_on_by_itself() {
+async fn mcp09_auth10_a_call_requests_a_sign_in_and_continues_by_itself() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
@@ -155,7 +155,7 @@ async fn mcp05_stopping_a_server_ends_the_call_that_waits_for_it() {
 }
 
 #[tokio::test]
-async fn inp07_what_a_server_asks_people_is_a_question_of_the_session() {
+async fn inp07_an_elicitation_is_a_question_of_the_session() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
@@ -175,18 +175,18 @@ async fn inp07_what_a_server_asks_people_is_a_question_of_the_session() {
 }
 
 #[tokio::test]
-async fn mcp12_who_has_no_model_for_a_server_declines() {
+async fn mcp12_an_agent_without_a_model_declines_sampling() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
     fixture.begin("inn__samples x").await;
     let call = fixture.call("pending-confirmation").await;
     fixture.decide(&call, true).await;
-    assert_eq!(fixture.words().await, "nobody has a model for me");
+    assert_eq!(fixture.words().await, "no model for me");
 }
 
 #[tokio::test]
-async fn mcp12_progress_is_shown_and_a_cancelled_turn_cancels_the_call_at_its_server() {
+async fn mcp12_progress_is_visible_and_a_cancelled_turn_cancels_the_call() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
@@ -206,7 +206,7 @@ async fn mcp12_progress_is_shown_and_a_cancelled_turn_cancels_the_call_at_its_se
 }
 
 #[tokio::test]
-async fn mcp04_cus18_people_start_stop_and_switch_servers() {
+async fn mcp04_cus18_users_start_stop_and_toggle_servers() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     inn.is_ready().await;
@@ -256,7 +256,7 @@ async fn mcp11_auth12_a_token_reaches_the_server_and_nothing_that_is_shown() {
 }
 
 #[tokio::test]
-async fn auth05_whoever_signs_in_or_out_is_answered_when_that_is_kept() {
+async fn auth05_a_sign_in_or_out_is_answered_once_it_is_persisted() {
     let inn = Inn::new();
     let fixture = fixture(&inn).await;
     let requirement = AuthRequirement {

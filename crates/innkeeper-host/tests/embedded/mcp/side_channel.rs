@@ -48,7 +48,7 @@ async fn mcp16_mcp18_requests_of_an_app_reach_the_server_and_come_back() {
     let (refused, _) = client
         .refused("sampling/createMessage", json!({ "channel": channel }))
         .await;
-    assert_eq!(refused, -32601, "MCP-15: nobody promised that");
+    assert_eq!(refused, -32601, "MCP-15: the server did not declare that");
     let (refused, _) = client.refused("prompts/list", json!({ "channel": channel })).await;
     assert_eq!(refused, -32601, "MCP-16");
     let (refused, _) = fixture
@@ -59,7 +59,7 @@ async fn mcp16_mcp18_requests_of_an_app_reach_the_server_and_come_back() {
 }
 
 #[tokio::test]
-async fn e58_mcp14_both_kinds_of_clients_have_what_their_own_snapshots_show() {
+async fn e58_mcp14_both_kinds_of_clients_match_their_own_snapshots() {
     let inn = Inn::new();
     let (fixture, mut client, channel) = with_apps(&inn).await;
     assert!(channel.starts_with("mcp://"));
@@ -79,7 +79,7 @@ async fn e58_mcp14_both_kinds_of_clients_have_what_their_own_snapshots_show() {
 }
 
 #[tokio::test]
-async fn mcp17_notifications_go_both_ways_and_to_nobody_else() {
+async fn mcp17_notifications_go_both_ways_and_to_no_other_client() {
     let inn = Inn::new();
     let (fixture, _, channel) = with_apps(&inn).await;
     let mut apps = RawClient::connect(&fixture.running.address).await;

@@ -99,7 +99,7 @@ impl SessionServers for Library {
             "huge" => "x".repeat(20 << 20),
             _ => format!("{prompt} {}", Value::Object(arguments)),
         };
-        let picture = PromptContent::Embedded {
+        let image = PromptContent::Embedded {
             data: "AAAA".to_owned(),
             content_type: "image/png".to_owned(),
         };
@@ -107,7 +107,7 @@ impl SessionServers for Library {
             messages: vec![
                 said("user", PromptContent::Text(text)),
                 said("assistant", PromptContent::Text("Welcome.".to_owned())),
-                said("user", picture),
+                said("user", image),
             ],
         })
     }
@@ -224,7 +224,7 @@ impl SurfaceFixture for SessionFixture {
 }
 
 #[tokio::test]
-async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_arguments() {
+async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     assert_eq!(fixture.items("/inn").await, Vec::<Value>::new(), "it is not ready");
@@ -259,7 +259,7 @@ async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_argu
 }
 
 #[tokio::test]
-async fn mcp12_a_prompt_is_fetched_when_it_is_called_and_the_message_stays_what_was_typed() {
+async fn mcp12_a_prompt_is_fetched_when_invoked_and_the_message_stays_as_typed() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     inn.is_ready().await;
@@ -270,14 +270,14 @@ async fn mcp12_a_prompt_is_fetched_when_it_is_called_and_the_message_stays_what_
         "{words}"
     );
     assert!(words.contains("Assistant:\nWelcome."), "who says what is kept: {words}");
-    assert!(words.contains("| 1"), "its picture came along: {words}");
+    assert!(words.contains("| 1"), "its image is attached: {words}");
     let turn = fixture.client.turn_end(&fixture.uris.chat, "t1").await;
     assert_eq!(turn.message.text, "/inn:greet Ada how=kindly");
     fixture.client.assert_converged().await;
 }
 
 #[tokio::test]
-async fn inp07_what_a_prompt_needs_and_nobody_typed_is_asked_for() {
+async fn inp07_missing_arguments_of_a_prompt_are_asked_for() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     inn.is_ready().await;
@@ -296,7 +296,7 @@ async fn inp07_what_a_prompt_needs_and_nobody_typed_is_asked_for() {
 }
 
 #[tokio::test]
-async fn inp07_a_prompt_that_nobody_says_enough_for_ends_its_turn_with_how_to_say_it() {
+async fn inp07_a_prompt_with_missing_arguments_ends_its_turn_with_the_usage() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     inn.is_ready().await;
@@ -314,7 +314,7 @@ async fn inp07_a_prompt_that_nobody_says_enough_for_ends_its_turn_with_how_to_sa
 }
 
 #[tokio::test]
-async fn f17_what_goes_wrong_with_a_prompt_is_the_error_of_its_turn() {
+async fn f17_a_failed_prompt_is_the_error_of_its_turn() {
     for (text, expected) in [
         ("/inn:never", "did not answer within"),
         ("/inn:refused", "could not be had: the inn is closed."),
@@ -371,7 +371,7 @@ async fn f17_a_huge_prompt_is_cut_and_a_waiting_one_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_hosts_own() {
+async fn res17_a_servers_resource_is_attached_and_read_under_a_host_uri() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     inn.is_ready().await;
@@ -408,7 +408,7 @@ async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_h
 }
 
 #[tokio::test]
-async fn sec03_nobody_reads_what_a_session_that_they_do_not_see_has() {
+async fn sec03_resources_of_an_invisible_session_cannot_be_read() {
     let inn = Inn::new();
     let fixture = library(&inn).await;
     inn.is_ready().await;
@@ -464,7 +464,7 @@ async fn f17_attachments_that_never_come_or_never_end_do_not_hold_a_turn() {
 async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
     let inn = Inn::new();
     let agent = scripted_host(|turn, events| async move { events.text(turn.text.clone()).await });
-    // Nothing but the cancel ends it while anybody waits.
+    // Nothing but the cancel ends it while a caller waits.
     let hour = Duration::from_secs(3600);
     let limits = Limits {
         mcp_request_time: hour,
@@ -487,7 +487,7 @@ async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
 }
 
 #[tokio::test]
-async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
+async fn res03_a_link_in_a_result_is_served_by_the_host_or_dropped() {
     let inn = Inn::new();
     let agent = scripted_host(|turn, events| async move {
         let tool = turn.mcp().tool("inn__links").expect("the server is ready");
@@ -520,7 +520,7 @@ async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
 }
 
 #[tokio::test]
-async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
+async fn agents_learn_why_a_server_is_not_ready_and_the_offers_of_a_ready_one() {
     let inn = Inn::new();
     let builder = scripted_host(|turn, events| async move {
         let customizations = &turn.customizations;

@@ -3,7 +3,7 @@
 use super::{SignInReason, TokenHistory};
 
 /// Longer headers are not read.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// A refusal of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Challenge {
 /// Returns the parameters of the `Bearer` challenge among possibly several.
 fn bearer_parameters(header: &str) -> Vec<(String, String)> {
     let mut reader = Reader {
-        rest: header.get(..header.len().min(MOST_BYTES)).unwrap_or_default(),
+        rest: header.get(..header.len().min(MAX_BYTES)).unwrap_or_default(),
     };
     let mut parameters = Vec::new();
     let mut is_bearer = false;

@@ -16,11 +16,11 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// The timeout for all places together.
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// Documents are shown to every client (T16): these bounds are far above what real ones have.
-const MOST_BYTES: usize = 16 << 10;
-const MOST_SERVERS: usize = 16;
-const MOST_SCOPES: usize = 64;
+const MAX_BYTES: usize = 16 << 10;
+const MAX_SERVERS: usize = 16;
+const MAX_SCOPES: usize = 64;
 /// The longest text of a server that is passed on.
-const MOST_TEXT_BYTES: usize = 2 << 10;
+const MAX_TEXT_BYTES: usize = 2 << 10;
 
 /// Finds the resource of one server.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Metadata {
             let Ok(piece) = piece else {
                 return Read::Failed;
             };
-            if body.len() + piece.len() > MOST_BYTES {
+            if body.len() + piece.len() > MAX_BYTES {
                 return Read::None;
             }
             body.extend_from_slice(&piece);
@@ -122,10 +122,10 @@ impl Metadata {
     /// servers for the server itself and for nothing more (T16).
     fn accept(&self, mut document: Value, place: &Url) -> Option<ResourceMetadata> {
         let fields = document.as_object_mut()?;
-        fields.retain(|_, value| value.as_str().is_none_or(|text| text.len() <= MOST_TEXT_BYTES));
+        fields.retain(|_, value| value.as_str().is_none_or(|text| text.len() <= MAX_TEXT_BYTES));
         if let Some(Value::Array(scopes)) = fields.get_mut("scopes_supported") {
-            scopes.retain(|scope| scope.as_str().is_some_and(|scope| scope.len() <= MOST_TEXT_BYTES));
-            scopes.truncate(MOST_SCOPES);
+            scopes.retain(|scope| scope.as_str().is_some_and(|scope| scope.len() <= MAX_TEXT_BYTES));
+            scopes.truncate(MAX_SCOPES);
         }
         let mut resource = fields.get("resource")?.as_str()?.to_owned();
         let parsed = Url::parse(&resource).ok()?;
@@ -142,8 +142,8 @@ impl Metadata {
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
-            .filter(|server| server.len() <= MOST_TEXT_BYTES && self.may_sign_in_at(server))
-            .take(MOST_SERVERS)
+            .filter(|server| server.len() <= MAX_TEXT_BYTES && self.may_sign_in_at(server))
+            .take(MAX_SERVERS)
             .map(str::to_owned)
             .collect();
         let servers = if servers.is_empty() {
@@ -198,13 +198,13 @@ pub(crate) fn is_itself(server: &Url, resource: &str) -> bool {
 
 /// Returns the scopes of a challenge, bounded.
 pub(crate) fn bounded_scopes(scopes: &[String]) -> Vec<String> {
-    let scopes = scopes.iter().filter(|scope| scope.len() <= MOST_TEXT_BYTES);
-    scopes.take(MOST_SCOPES).cloned().collect()
+    let scopes = scopes.iter().filter(|scope| scope.len() <= MAX_TEXT_BYTES);
+    scopes.take(MAX_SCOPES).cloned().collect()
 }
 
 /// Returns a text of a server, bounded.
 pub(crate) fn bounded_text(text: &str) -> String {
-    prefix(text, MOST_TEXT_BYTES).to_owned()
+    prefix(text, MAX_TEXT_BYTES).to_owned()
 }
 
 /// Returns true if the metadata of a resource is at this place (RFC 9728, 3.1).
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn t16_metadata_documents_are_bounded() {
-        let long = "s".repeat(MOST_TEXT_BYTES + 1);
+        let long = "s".repeat(MAX_TEXT_BYTES + 1);
         let many: Vec<String> = (0..100).map(|number| format!("https://as-{number}.test")).collect();
         let document = json!({
             "resource": "https://a.test/mcp", "authorization_servers": many, "scopes_supported": many,
@@ -320,8 +320,8 @@ mod tests {
         });
         let beside = place("/.well-known/oauth-protected-resource/mcp");
         let found = metadata("https://a.test/mcp").accept(document, &beside).unwrap();
-        assert_eq!(found.authorization_servers, many[..MOST_SERVERS]);
-        assert_eq!(found.document["scopes_supported"], json!(many[..MOST_SCOPES]));
+        assert_eq!(found.authorization_servers, many[..MAX_SERVERS]);
+        assert_eq!(found.document["scopes_supported"], json!(many[..MAX_SCOPES]));
         assert_eq!(found.document.get("resource_name"), None);
         assert_eq!(found.document["resource_documentation"], "https://a.test/docs");
         let endless = json!({ "resource": format!("https://a.test/mcp?{long}") });

@@ -11,7 +11,7 @@ use crate::engine::paging::text;
 pub enum Content {
     /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
         /// The data in base64.
         data: String,
@@ -62,7 +62,7 @@ impl Content {
 }
 
 /// The remaining size of the content.
-pub(super) struct Room {
+pub(super) struct ContentBudget {
     text: usize,
     structured: usize,
     blob: usize,
@@ -70,7 +70,7 @@ pub(super) struct Room {
     pub(super) is_cut: bool,
 }
 
-impl Room {
+impl ContentBudget {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             text: limits.shown_bytes,
@@ -225,7 +225,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_can_be_shortened(words in ".{0,300}", room in 0_usize..100) {
-            let mut room = Room { text: room, structured: 0, blob: 0, is_cut: false };
+            let mut room = ContentBudget { text: room, structured: 0, blob: 0, is_cut: false };
             let _ = room.words(words);
         }
     }

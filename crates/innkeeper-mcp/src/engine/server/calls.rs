@@ -49,10 +49,10 @@ pub(crate) struct CallContext {
 
 /// The requests of one connection that belong to calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calls(Arc<Mutex<Vec<Entry>>>);
+pub(crate) struct Calls(Arc<Mutex<Vec<CallEntry>>>);
 
 #[derive(Debug)]
-struct Entry {
+struct CallEntry {
     /// The id of the request, and the token of its progress reports.
     request: i64,
     call: CallContext,
@@ -65,7 +65,7 @@ impl Calls {
     /// Registers a request until the guard is dropped.
     pub(crate) fn add(&self, request: i64, call: &CallContext) -> CallGuard {
         let (alive, open) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-        self.lock().push(Entry {
+        self.lock().push(CallEntry {
             request,
             call: call.clone(),
             alive: alive.clone(),
@@ -96,7 +96,7 @@ impl Calls {
 
     /// Returns the call that a question belongs to. Over HTTP the stream tells. Over pipes the latest call that can be asked
     /// owns it, which is right whenever there is one such call at a time; requests of Apps cannot be asked. While calls of
-    /// several sessions are under way nobody is asked: it could be a question for another session (T16).
+    /// several sessions are under way no user is asked: it could be a question for another session (T16).
     pub(crate) fn owner(&self, request: Option<i64>) -> Result<Option<Owner>, AmbiguousCaller> {
         let entries = self.lock();
         let entry = match request {
@@ -123,7 +123,7 @@ impl Calls {
         Ok(owner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CallEntry>> {
         self.0.lock()
     }
 }

@@ -16,9 +16,9 @@ use crate::engine::state::{Event, EventSender, List, LogMessage};
 use crate::engine::wire::{InboundRequests, Message, Peer, Received, RequestId, RpcError};
 
 /// The longest log message that is passed on.
-const MOST_LOG_BYTES: usize = 16 << 10;
+const MAX_LOG_BYTES: usize = 16 << 10;
 /// The longest method name in an error.
-const MOST_METHOD_BYTES: usize = 100;
+const MAX_METHOD_BYTES: usize = 100;
 /// The code for declined requests. MCP has no better one.
 const DECLINED: i64 = -1;
 const INVALID_PARAMS: i64 = -32602;
@@ -159,8 +159,8 @@ impl ClientHandler {
         let text = message.get_mut("data").map(Value::take).unwrap_or_default().to_string();
         // A secret that was cut is not recognised: secrets are removed before anything is cut.
         let mut clean = self.log.scrub(&text);
-        let data = if clean.len() > MOST_LOG_BYTES {
-            clean.truncate(clean.floor_char_boundary(MOST_LOG_BYTES));
+        let data = if clean.len() > MAX_LOG_BYTES {
+            clean.truncate(clean.floor_char_boundary(MAX_LOG_BYTES));
             Value::String(clean)
         } else {
             serde_json::from_str(&clean).unwrap_or(Value::String(clean))
@@ -240,7 +240,7 @@ fn id(params: &Value, field: &str) -> Option<RequestId> {
 fn explain(no_answer: &NoAnswer, method: &str) -> RpcError {
     match no_answer {
         NoAnswer::UnknownMethod => {
-            let method = truncate(method, MOST_METHOD_BYTES);
+            let method = truncate(method, MAX_METHOD_BYTES);
             RpcError::new(METHOD_NOT_FOUND, format!("`{method}` is not answered here"))
         }
         NoAnswer::TooMany => {

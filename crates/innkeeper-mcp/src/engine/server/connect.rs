@@ -12,7 +12,7 @@ use super::calls::Calls;
 use super::client_handler::ClientHandler;
 use super::connection::{AttemptFailure, Connection, why_ended};
 use super::follow::{follow, listen};
-use super::handshake::{ClientInfo, Handshake, HandshakeFailure, Patience, introduce};
+use super::handshake::{ClientInfo, DiscoveryTimeouts, Handshake, HandshakeFailure, introduce};
 use super::presence::watch_presence;
 use super::{RemoteServer, ServerShared};
 use crate::engine::config::{Limits, Stdio, Transport};
@@ -80,11 +80,11 @@ pub(super) async fn connect(
     if is_old {
         return connect_once(shared, Handshake::Older, slot).await;
     }
-    let patience = Patience {
+    let timeouts = DiscoveryTimeouts {
         first: DISCOVERY_TIME.min(start_time / DISCOVERY_PART),
         late: start_time / DISCOVERY_PART,
     };
-    match connect_once(shared, Handshake::Either(patience), slot).await {
+    match connect_once(shared, Handshake::Either(timeouts), slot).await {
         // Discovery was not answered in time, and the server does not take the older handshake.
         Err(ConnectFailure::Refused { was_late: true, .. }) => connect_once(shared, Handshake::Newer, slot).await,
         // A server that is confused by discovery gets the older handshake alone.
@@ -167,7 +167,7 @@ async fn list_tools(connection: &Connection, limits: &Limits) -> Result<Vec<Tool
         Err(AttemptFailure::Final(Error::Refused {
             code: NO_SUCH_METHOD, ..
         })) => Ok(Vec::new()),
-        // A server without its tools would be ready for nothing, and nobody would know.
+        // A server without its tools would be ready for nothing, without a visible error.
         Err(AttemptFailure::Final(error)) => Err(ConnectFailure::Crashed(without_tools(limits, &error))),
     }
 }

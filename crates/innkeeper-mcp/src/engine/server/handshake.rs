@@ -25,7 +25,7 @@ const NOT_MCP: &str = "the server did not introduce itself as MCP says";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handshake {
     /// Discovery, and the older handshake unless the server answers in time.
-    Either(Patience),
+    Either(DiscoveryTimeouts),
     /// `initialize` alone.
     Older,
     /// `server/discover` alone.
@@ -34,7 +34,7 @@ pub(super) enum Handshake {
 
 /// How long discovery is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Patience {
+pub(super) struct DiscoveryTimeouts {
     /// Before the older handshake is tried.
     pub(super) first: Duration,
     /// After the server refused the older handshake as well.
@@ -86,18 +86,18 @@ pub(super) async fn introduce(
             Err(Undiscovered::Older(message)) => Err(HandshakeFailure::refused(message)),
             Err(Undiscovered::Failed(failure)) => Err(HandshakeFailure::Failed(failure)),
         },
-        Handshake::Either(patience) => discover_or_initialize(peer, client, patience).await,
+        Handshake::Either(timeouts) => discover_or_initialize(peer, client, timeouts).await,
     }
 }
 
 async fn discover_or_initialize(
     peer: &Arc<Peer>,
     client: &ClientInfo,
-    patience: Patience,
+    timeouts: DiscoveryTimeouts,
 ) -> Result<ServerInfo, HandshakeFailure> {
     let discovering = discover(peer, client);
     tokio::pin!(discovering);
-    match timeout(patience.first, &mut discovering).await {
+    match timeout(timeouts.first, &mut discovering).await {
         Ok(Ok(info)) => return Ok(info),
         Ok(Err(Undiscovered::Older(_))) => return initialize(peer, client).await,
         Ok(Err(Undiscovered::Failed(failure))) => return Err(HandshakeFailure::Failed(failure)),
@@ -117,7 +117,7 @@ async fn discover_or_initialize(
             initialized => return initialized,
         },
     };
-    match timeout(patience.late, discovering).await {
+    match timeout(timeouts.late, discovering).await {
         Ok(Ok(info)) => Ok(info),
         Ok(Err(_)) => Err(HandshakeFailure::refused(refused)),
         Err(_) => Err(HandshakeFailure::Refused {

@@ -79,7 +79,7 @@ mod tests {
         let [ann, bob, eve] = ["ann", "bob", "eve"].map(Arc::<str>::from);
         for session in [&ann, &bob, &eve] {
             levels.join(session);
-            assert!(levels.hears(session, "debug"), "nobody has said anything");
+            assert!(levels.hears(session, "debug"), "no session chose a level");
         }
         assert_eq!(
             levels.to_tell(&ann, "loud"),
@@ -97,6 +97,10 @@ mod tests {
         assert_eq!(heard("loud"), [false, true, true]);
         levels.leave(&bob);
         levels.leave(&eve);
-        assert_eq!(levels.to_tell(&ann, "alert"), Some("alert"), "there is nobody else");
+        assert_eq!(
+            levels.to_tell(&ann, "alert"),
+            Some("alert"),
+            "there is no other session"
+        );
     }
 }

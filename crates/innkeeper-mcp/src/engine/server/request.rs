@@ -13,13 +13,13 @@ use crate::engine::state::{Event, ServerState};
 use crate::engine::wire::Challenged;
 
 /// The number of times that a server may ask for input before it answers.
-const MOST_ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 impl ServerShared {
     /// Sends a request and returns the text of its result. It waits for a server that starts. A call also waits for a sign-in,
     /// and answers the questions that the server asks first.
     pub(crate) async fn request(&self, mut request: Request) -> Result<String, Error> {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let text = self.request_signed_in(&request).await?;
             let Some(asked) = InputRequired::read(&text) else {
                 return Ok(text);
@@ -28,7 +28,7 @@ impl ServerShared {
         }
         Err(Error::NotUnderstood {
             server: self.config.name.clone(),
-            why: format!("it asked for more {MOST_ROUNDS} times without answering"),
+            why: format!("it asked for more {MAX_ROUNDS} times without answering"),
         })
     }
 
@@ -130,7 +130,7 @@ impl ServerShared {
             }
         }
         // A request that needs more than the token grants reports it itself, a call in its turn and an App with its answer: the
-        // server stays ready for everyone else (MCP-10). Without a token, users can sign in only if the server shows what for,
+        // server stays ready for all other sessions (MCP-10). Without a token, users can sign in only if the server shows what for,
         // and an App's request cannot show it (MCP-07).
         let is_of_server = sign_in.reason != SignInReason::InsufficientScope
             || (request.is_of_app && remote.credentials.token().is_none());

@@ -46,7 +46,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(50);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The most that is read of a refusal.
-const MOST_REFUSAL_BYTES: usize = 64 << 10;
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
 /// The most of it that users are shown.
 const SHOWN_REFUSAL_CHARS: usize = 300;
 
@@ -344,7 +344,7 @@ impl HttpConnection {
     /// Reads a refusal. It may come with an error of the protocol, which says more.
     async fn read_refusal(&self, response: Response, message: &Outgoing, has_session: bool) -> PostFailure {
         let status = response.status();
-        let body = read_up_to(response, MOST_REFUSAL_BYTES).await.unwrap_or_default();
+        let body = read_up_to(response, MAX_REFUSAL_BYTES).await.unwrap_or_default();
         let said = self.client.scrub(&String::from_utf8_lossy(&body));
         let failure = HttpFailure::Status {
             status: status.as_u16(),
@@ -403,7 +403,7 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// Reads the answer to `initialize` of a renewed session, which nobody else waits for.
+    /// Reads the answer to `initialize` of a renewed session, which no other caller waits for.
     async fn read_initialized(&self, response: Response) -> Result<Value, RequestFailure> {
         let texts = if content_type(&response).starts_with(EVENT_STREAM) {
             let mut events = EventReader::new(response, self.client.most());

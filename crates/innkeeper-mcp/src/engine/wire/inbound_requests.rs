@@ -16,9 +16,9 @@ use super::message::RequestId;
 /// The total size of the requests that may be open at once.
 const ROOM: usize = 32 << 20;
 /// The number of requests that may be open at once: each takes at least its part of the room.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 /// The longest id. It is kept in several places, and sent back.
-const MOST_ID_BYTES: usize = 1 << 10;
+const MAX_ID_BYTES: usize = 1 << 10;
 
 /// The requests of a server that are not answered yet.
 #[derive(Debug)]
@@ -53,10 +53,10 @@ impl Default for InboundRequests {
 impl InboundRequests {
     /// Waits for room for a request. Returns false if the request is not to be answered, because its id is too long.
     pub(super) async fn admit(&self, id: &RequestId, bytes: usize) -> bool {
-        if matches!(id, RequestId::Text(id) if id.len() > MOST_ID_BYTES) {
+        if matches!(id, RequestId::Text(id) if id.len() > MAX_ID_BYTES) {
             return false;
         }
-        let bytes = bytes.clamp(ROOM / MOST_OPEN, ROOM);
+        let bytes = bytes.clamp(ROOM / MAX_OPEN, ROOM);
         let room = u32::try_from(bytes).unwrap_or(u32::MAX);
         // It is never closed.
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await else {

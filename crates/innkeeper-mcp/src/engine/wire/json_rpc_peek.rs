@@ -3,7 +3,7 @@
 use innkeeper_std::event_stream::Oversized;
 
 /// The longest name or value that is kept. Our ids are shorter.
-const MOST_KEPT: usize = 32;
+const MAX_WORD_BYTES: usize = 32;
 
 /// Reads a message byte by byte, however long it is, and finds the id of the request that it answers.
 ///
@@ -14,7 +14,7 @@ pub(super) struct JsonRpcPeek {
     depth: usize,
     is_in_text: bool,
     is_escaped: bool,
-    /// The bytes at the outermost level since the last punctuation, up to [`MOST_KEPT`].
+    /// The bytes at the outermost level since the last punctuation, up to [`MAX_WORD_BYTES`].
     kept: Vec<u8>,
     member: Member,
     id: Option<i64>,
@@ -83,7 +83,7 @@ impl JsonRpcPeek {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && self.kept.len() < MOST_KEPT {
+        if self.depth == 1 && self.kept.len() < MAX_WORD_BYTES {
             self.kept.push(byte);
         }
     }

@@ -21,7 +21,7 @@ pub(crate) const TOO_LARGE: i64 = -32099;
 pub(crate) const NOT_UNDERSTOOD: i64 = -32098;
 
 /// The longest reason why an answer cannot be read.
-const MOST_REASON_CHARS: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// The id of a request, or the token of its progress reports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -163,7 +163,7 @@ fn decode_one(text: &str) -> Result<Message, serde_json::Error> {
     let Some(id) = JsonRpcPeek::of(text.as_bytes()).answered() else {
         return Err(error);
     };
-    let reason: String = error.to_string().chars().take(MOST_REASON_CHARS).collect();
+    let reason: String = error.to_string().chars().take(MAX_REASON_CHARS).collect();
     Ok(Message::Answer {
         id: Some(RequestId::Number(id)),
         answer: Err(RpcError::new(NOT_UNDERSTOOD, reason)),
@@ -456,6 +456,6 @@ mod tests {
     #[test]
     fn ids_that_are_numbers_as_text_are_ours() {
         assert_eq!(RequestId::Text("7".into()).number(), Some(7));
-        assert_eq!(RequestId::Text("nobody".into()).number(), None);
+        assert_eq!(RequestId::Text("unknown".into()).number(), None);
     }
 }

@@ -23,7 +23,7 @@ use crate::engine::tools::Tool;
 /// over HTTP a request is cancelled by closing its stream.
 pub(crate) const STATELESS_REVISION: &str = "2026-07-28";
 
-type Answer = Result<String, RpcError>;
+type RawOutcome = Result<String, RpcError>;
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Transport {
 pub(crate) struct Peer {
     transport: Transport,
     next_id: AtomicI64,
-    waiting: Mutex<HashMap<i64, oneshot::Sender<Answer>>>,
+    waiting: Mutex<HashMap<i64, oneshot::Sender<RawOutcome>>>,
     is_closed: AtomicBool,
     /// The protocol revision, once the server has introduced itself.
     version: OnceLock<Arc<str>>,
@@ -181,7 +181,7 @@ impl Peer {
     }
 
     /// Hands an answer to the request that waits for it. An error without an id belongs to the only request that waits.
-    pub(crate) fn answered(&self, id: Option<i64>, answer: Answer) {
+    pub(crate) fn answered(&self, id: Option<i64>, answer: RawOutcome) {
         let mut waiting = self.lock();
         let id = match id {
             Some(id) => Some(id),
@@ -221,7 +221,7 @@ impl Peer {
         matches!(self.transport, Transport::Http(_)) && !self.has_handshake()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, oneshot::Sender<Answer>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, oneshot::Sender<RawOutcome>>> {
         self.waiting.lock()
     }
 }
@@ -237,7 +237,7 @@ enum CancelMode {
 pub(crate) struct InFlight {
     id: i64,
     sending: Option<BoxFuture<'static, Result<(), RequestFailure>>>,
-    answer: Option<oneshot::Receiver<Answer>>,
+    answer: Option<oneshot::Receiver<RawOutcome>>,
     cancel: CancelMode,
     peer: Arc<Peer>,
 }
@@ -273,7 +273,7 @@ impl InFlight {
         }
     }
 
-    fn finish(&mut self, answered: Result<Answer, oneshot::error::RecvError>) -> Result<String, RequestFailure> {
+    fn finish(&mut self, answered: Result<RawOutcome, oneshot::error::RecvError>) -> Result<String, RequestFailure> {
         self.answer = None;
         match answered {
             Ok(answer) => answer.map_err(RequestFailure::Refused),

@@ -47,7 +47,7 @@ impl SignedInHost {
         let shared = &self.runner.shared;
         tokio::select! {
             asked = self.asked() => asked,
-            _ = shared.renew(RESOURCE, Some(Token::new("first-token"))) => unreachable!("nobody answered"),
+            _ = shared.renew(RESOURCE, Some(Token::new("first-token"))) => unreachable!("no answer was sent"),
         }
     }
 

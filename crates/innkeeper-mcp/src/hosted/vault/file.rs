@@ -15,7 +15,7 @@ use super::seal::random;
 const UNFINISHED: &str = ".mcp-tokens-";
 const KEY_BYTES: usize = 32;
 /// A longer file is no key.
-const MOST_KEY_FILE: usize = 1024;
+const MAX_KEY_FILE: usize = 1024;
 
 /// The key. `Debug` does not show it.
 pub(super) struct Key([u8; KEY_BYTES]);
@@ -27,7 +27,7 @@ impl Key {
 
     /// Reads the key from a file, if the file exists.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, VaultTrouble> {
-        let text = read(path, MOST_KEY_FILE).map_err(|error| VaultTrouble::Io(path.to_owned(), error))?;
+        let text = read(path, MAX_KEY_FILE).map_err(|error| VaultTrouble::Io(path.to_owned(), error))?;
         let Some(text) = text else {
             return Ok(None);
         };

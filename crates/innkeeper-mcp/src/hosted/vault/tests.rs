@@ -172,7 +172,7 @@ fn f17_the_size_of_the_vault_is_bounded() {
     assert!(document.len() <= 1000);
     let document: Document = serde_json::from_slice(&document).unwrap();
     assert_eq!(document.tokens, [token("https://a.test")]);
-    fs::write(&scene.vault.file, vec![0; MOST_BYTES + seal::OVERHEAD + 1]).unwrap();
+    fs::write(&scene.vault.file, vec![0; MAX_BYTES + seal::OVERHEAD + 1]).unwrap();
     scene.is_lost("too large");
 }
 

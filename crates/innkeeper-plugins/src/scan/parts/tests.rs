@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn kept_parts_find_what_a_scan_of_everything_finds(bursts in vec(vec(act(), 1..4), 1..12)) {
+    fn cached_parts_equal_a_full_scan(bursts in vec(vec(act(), 1..4), 1..12)) {
         agree(&bursts)?;
     }
 }
@@ -214,7 +214,7 @@ proptest! {
 /// Cases that failed once.
 #[cfg(unix)]
 #[test]
-fn kept_parts_find_what_they_once_did_not() {
+fn cached_parts_find_parts_added_later() {
     let cases = [
         vec![vec![Act::Rename(0, 0), Act::Link(17, 16)], vec![Act::Rename(16, 20)]],
         vec![vec![Act::Write(14, 0), Act::Link(2, 14)], vec![Act::Remove(14)]],
@@ -226,7 +226,7 @@ fn kept_parts_find_what_they_once_did_not() {
 
 /// How long a watcher may take, on a machine that is busy with something else. Less than what it reads
 /// everything after without a reason.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 8, ..ProptestConfig::with_cases(6) })]
@@ -243,7 +243,7 @@ proptest! {
         let _watcher = TreeWatcher::start(sources.clone(), move |tree| {
             let _ = sender.send(tree);
         }).unwrap();
-        let mut last = trees.recv_timeout(PATIENCE).unwrap();
+        let mut last = trees.recv_timeout(TIMEOUT).unwrap();
         for (number, burst) in bursts.iter().enumerate() {
             burst.iter().for_each(|act| perform(&root, act));
             // Something is told after each burst, also where nothing else changed, so that the next one is
@@ -251,7 +251,7 @@ proptest! {
             fs::write(root.join("marked/AGENTS.md"), format!("---\nname: n{number}\n---\n")).unwrap();
             let whole = scan(&sources);
             while last.entries != whole.entries {
-                match trees.recv_timeout(PATIENCE) {
+                match trees.recv_timeout(TIMEOUT) {
                     Ok(tree) => last = tree,
                     Err(_) => prop_assert!(false, "after {burst:?}: {:#?}", differences(&last, &whole)),
                 }

@@ -114,7 +114,7 @@ fn an_entry_is_the_symlink_and_not_its_target() {
 }
 
 #[test]
-fn a_new_path_tells_what_is_wrong_with_it() {
+fn an_invalid_new_path_names_its_fault() {
     let (_temp, root) = tree();
     let target = |path: &str| root.target(Path::new(path));
     let new = target("a/up/new/file").expect("it may be created");

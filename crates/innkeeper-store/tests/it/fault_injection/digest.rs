@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{Batch, ListPage, Record, StoredChat, StoredFrame, StoredSession, TurnSource};
+use innkeeper_core::records::{Batch, ListPage, Record, StoredChat, StoredFrame, StoredSession, TurnSource};
 use innkeeper_host::journal::{Journal, Lease};
 use serde_json::Value;
 

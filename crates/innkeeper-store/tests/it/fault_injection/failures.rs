@@ -1,6 +1,6 @@
 //! A disk that fails and recovers while the journal is running (P14, F6, F7).
 
-use innkeeper_core::stored::ListPage;
+use innkeeper_core::records::ListPage;
 use innkeeper_faults::{Fault, Op, Random};
 use innkeeper_host::journal::{Journal, JournalError};
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use innkeeper_core::Seq;
-use innkeeper_core::stored::Batch;
+use innkeeper_core::records::Batch;
 use innkeeper_faults::{Disk, Random};
 use innkeeper_host::journal::{Journal, JournalError, Lease, MemoryJournal, RESERVED};
 use innkeeper_store::{FILE_NAME, Options, ReplayLimits, SqliteJournal};

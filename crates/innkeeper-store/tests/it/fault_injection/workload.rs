@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ahp_types::actions::{ChatDeltaAction, RootActiveSessionsChangedAction, SessionTitleChangedAction, StateAction};
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     ActionRecord, Batch, ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord,
 };
 use innkeeper_core::uri::ROOT;

@@ -1,6 +1,6 @@
 //! Records beside the sessions: sessions to recover, clients, and the root.
 
-use innkeeper_core::stored::Record;
+use innkeeper_core::records::Record;
 use innkeeper_core::uri::ROOT;
 
 use super::{CHAT, OTHER_CHAT, OTHER_SESSION, SESSION};

@@ -6,7 +6,7 @@ use crate::journal::logs::{check_log, check_order, describe};
 use crate::journal::{Storage, StorageFailure};
 
 /// A confirmed batch survives the end of the process and of the power supply (P1).
-pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
+pub async fn p1_confirmed_batches_survive(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;
     let folded = host.seq;
@@ -31,7 +31,7 @@ pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
 }
 
 /// After a flush nothing is lost at all (P1).
-pub async fn p1_what_was_flushed_survives(storage: Box<dyn Storage>) {
+pub async fn p1_flushed_batches_survive(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;
     let folded = host.seq;

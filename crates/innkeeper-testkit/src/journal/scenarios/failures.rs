@@ -1,7 +1,7 @@
 //! Failures of the storage. Skipped for storages that cannot fail on command.
 
 use futures_util::FutureExt;
-use innkeeper_core::stored::Record;
+use innkeeper_core::records::Record;
 use innkeeper_host::journal::{JournalError, RESERVED};
 
 use super::{CHAT, OTHER_CHAT, OTHER_SESSION, SESSION};

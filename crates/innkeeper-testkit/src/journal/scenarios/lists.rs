@@ -1,6 +1,6 @@
 //! Lists of sessions.
 
-use innkeeper_core::stored::{ListPage, Record, StoredSummary};
+use innkeeper_core::records::{ListPage, Record, StoredSummary};
 
 use crate::journal::Storage;
 use crate::journal::host_run::{HostRun, summary};

@@ -211,7 +211,7 @@ pub async fn a_log_that_is_cut_has_no_hole(storage: Box<dyn Storage>) {
 }
 
 /// Reading waits for appended records, also if no caller waits for their batch.
-pub async fn what_was_appended_is_seen_at_once(storage: Box<dyn Storage>) {
+pub async fn an_append_is_readable_at_once(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;
     let folded = host.seq;

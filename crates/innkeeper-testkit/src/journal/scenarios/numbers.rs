@@ -30,7 +30,7 @@ pub async fn p5_no_number_is_given_out_twice_across_lives(storage: Box<dyn Stora
                 host.keep(vec![record]).await;
             }
         }
-        // The host uses what it may before anybody hears of it.
+        // The host uses its range before any client sees it.
         said = Seq(host.seq.0 + RESERVED);
         storage = match number % 3 {
             0 => storage.killed().await,

@@ -1,6 +1,6 @@
 //! Sessions and chats: found, moved, removed.
 
-use innkeeper_core::stored::{Document, Record};
+use innkeeper_core::records::{Document, Record};
 use innkeeper_core::uri::ROOT;
 
 use super::{CHAT, OTHER_CHAT, OTHER_SESSION, SESSION};
@@ -223,7 +223,7 @@ pub async fn a_removed_session_leaves_nothing(storage: Box<dyn Storage>) {
 }
 
 /// A record about a removed session or chat has no effect.
-pub async fn what_comes_too_late_brings_nothing_back(storage: Box<dyn Storage>) {
+pub async fn late_records_restore_no_deleted_session(storage: Box<dyn Storage>) {
     let mut host = HostRun::begin(&*storage).await;
     host.create(SESSION, CHAT).await;
     host.keep(vec![Record::SessionRemoved { uri: SESSION.into() }]).await;

@@ -1,7 +1,7 @@
 //! Completed turns.
 
 use bytes::Bytes;
-use innkeeper_core::stored::{Record, StoredTurn, TurnRecord};
+use innkeeper_core::records::{Record, StoredTurn, TurnRecord};
 
 use super::{CHAT, OTHER_CHAT, SESSION};
 use crate::journal::Storage;

@@ -41,7 +41,7 @@ pub fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
             0 => AgentEvent::Notice("a remark".to_owned()),
             1 => AgentEvent::Alive,
             _ => AgentEvent::Resource {
-                uri: "file:///picture.png".to_owned(),
+                uri: "file:///image.png".to_owned(),
                 content_type: Some("image/png".to_owned()),
                 size: None,
             },
@@ -58,7 +58,7 @@ pub fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
                 own_offer: false,
                 starts: false,
             };
-            tool("nobody", wrong_step(&call, choices))
+            tool("unknown", wrong_step(&call, choices))
         }
     }
 }

@@ -110,7 +110,7 @@ pub(super) fn spawn(run: &Run, choices: &mut Choices<'_>) -> Option<AgentEvent> 
     let running: Vec<&String> = running.map(|(id, _)| id).collect();
     let call = match choices.pick(&running) {
         Some(call) if choices.below(8) > 0 => (*call).clone(),
-        _ if choices.below(8) == 0 => "nobody".to_owned(),
+        _ if choices.below(8) == 0 => "unknown".to_owned(),
         _ => return None,
     };
     Some(AgentEvent::Spawn(Box::new(Spawn {

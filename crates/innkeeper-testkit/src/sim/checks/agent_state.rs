@@ -17,7 +17,7 @@ impl Sim {
     pub(in crate::sim) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Vec<Arc<Turn>>)> {
         match self.snapshot(uri)?.state {
             State::Chat(head, history, _) => Some((head, history.in_memory().cloned().collect())),
-            State::Root(_) | State::Session(_) | State::Part(_) => None,
+            State::Root(_) | State::Session(_) | State::SessionWithChat(..) | State::Part(_) => None,
         }
     }
 
@@ -25,7 +25,7 @@ impl Sim {
     pub(in crate::sim) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
         match self.snapshot(uri)?.state {
             State::Session(state) => Some(state.shared()),
-            State::Root(_) | State::Chat(..) | State::Part(_) => None,
+            State::Root(_) | State::Chat(..) | State::SessionWithChat(..) | State::Part(_) => None,
         }
     }
 
@@ -110,7 +110,7 @@ impl Sim {
                     }
                 }
                 ResponsePart::ToolCall(part) => {
-                    let shown = Shown::of(&part.tool_call);
+                    let shown = PublishedCall::of(&part.tool_call);
                     match run.calls.get(shown.id) {
                         Some(call) => {
                             known += 1;
@@ -140,7 +140,7 @@ impl Sim {
     }
 
     /// No call waits for a client that has left (ACT-08, ACT-11).
-    fn check_owner(&self, run: &Run, id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
+    fn check_owner(&self, run: &Run, id: &str, call: &Call, shown: &PublishedCall<'_>) -> Result<(), Violation> {
         let (Some(owner), true) = (&call.owner, shown.is_running) else {
             return Ok(());
         };
@@ -238,7 +238,7 @@ impl Sim {
 }
 
 /// A call as the host shows it.
-struct Shown<'a> {
+struct PublishedCall<'a> {
     id: &'a str,
     phase: Phase,
     input: Option<&'a ToolInput>,
@@ -246,7 +246,7 @@ struct Shown<'a> {
     owner: Option<&'a str>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PublishedCall<'a> {
     fn of(call: &'a ToolCallState) -> Self {
         let owned = |contributor: &'a Option<ToolCallContributor>| match contributor {
             Some(ToolCallContributor::Client(client)) => Some(client.client_id.as_str()),
@@ -294,7 +294,7 @@ impl<'a> Shown<'a> {
     };
 }
 
-fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
+fn agree(id: &str, call: &Call, shown: &PublishedCall<'_>) -> Result<(), Violation> {
     if call.phase != shown.phase || call.owner.as_deref() != shown.owner {
         return Err(Violation::new(format!(
             "{id} is {:?} of {:?} to its agent and {:?} of {:?} in the state",

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::sim::Violation;
 use crate::sim::client::decoding::{Decoder, decode};
 use crate::sim::client::history::narrowed;
-use crate::sim::client::mirror::{Mirror, Mirrored, comparable};
+use crate::sim::client::mirror::{Mirror, Mirrored, as_0_9, comparable};
 use crate::sim::client::optimism::PendingActions;
 use crate::sim::client::queue::{Marker, Queue, Read};
 use crate::sim::client::requests::{Dispatched, FollowUp, PendingRequest};
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// A channel as the person in front of this client sees it.
+    /// A channel as the user of this client sees it.
     pub fn view(&self, channel: &str) -> Option<Mirrored> {
         self.unsettled.view(&self.mirror, channel)
     }
@@ -143,6 +143,10 @@ impl Connection {
                     let Some(mirrored) = self.mirror.channels.get_mut(&*snapshot.resource) else {
                         let problem = format!("the subscription to {} was never answered", snapshot.resource);
                         return Err(Violation::new(problem));
+                    };
+                    let snapshot = match self.is_0_9 {
+                        true => as_0_9(snapshot, mirrored),
+                        false => snapshot,
                     };
                     if mirrored.equals(&snapshot.state) {
                         continue;
@@ -312,7 +316,12 @@ impl Connection {
     }
 
     fn action(&mut self, envelope: &ActionEnvelope, arrived: Arrival) -> Result<(), Violation> {
-        if envelope.server_seq <= self.mirror.last_seen {
+        // One action may become several of an older version, which share its number.
+        let goes_on = match self.is_0_9 {
+            true => envelope.server_seq >= self.mirror.last_seen,
+            false => envelope.server_seq > self.mirror.last_seen,
+        };
+        if !goes_on {
             return Err(Violation::new(format!(
                 "serverSeq {} after {}: {envelope:?}",
                 envelope.server_seq, self.mirror.last_seen
@@ -360,6 +369,12 @@ impl Connection {
             (ReduceOutcome::Applied, _) => Ok(()),
             // An echo of our own may change nothing (DSP-15), or rename a chat (DSP-07).
             (ReduceOutcome::NoOp | ReduceOutcome::OutOfScope, Some(_)) => Ok(()),
+            // Snapshots of 0.9 do not show background work, and clients of 0.9 ignore its end.
+            (ReduceOutcome::NoOp, None)
+                if self.is_0_9 && matches!(envelope.action, StateAction::ChatBackgroundWorkRemoved(_)) =>
+            {
+                Ok(())
+            }
             (outcome, _) => Err(Violation::new(format!(
                 "an action that cannot be applied ({outcome:?}): {envelope:?}"
             ))),

@@ -12,7 +12,7 @@ use crate::sim::Violation;
 /// How every action starts on the wire.
 const ACTION: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
 /// Most actions remembered.
-const MOST_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED: usize = 1024;
 
 /// Reads every action once, though many connections get the same bytes.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Decoder {
         let params: Value =
             serde_json::from_slice(params).map_err(|error| Violation::new(format!("not JSON: {error}")))?;
         let envelope: Rc<ActionEnvelope> = Rc::new(decode(params)?);
-        if self.actions.len() >= MOST_REMEMBERED {
+        if self.actions.len() >= MAX_REMEMBERED {
             self.actions.clear();
         }
         self.actions.insert(message.clone(), Rc::clone(&envelope));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ahp_types::state::{ChatState, Turn};
+use innkeeper_core::request::TurnsPage;
 use innkeeper_core::snapshot::{Snapshot, State, Window};
 use innkeeper_core::{Command, ConnId, Input, TurnEnd};
 
@@ -67,7 +68,10 @@ impl Sim {
         self.request(
             conn,
             PendingRequest::Turns { sound },
-            Command::FetchTurns { channel, cursor },
+            Command::FetchTurns {
+                channel,
+                page: TurnsPage::At(cursor),
+            },
         )
     }
 

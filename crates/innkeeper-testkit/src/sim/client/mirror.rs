@@ -1,6 +1,7 @@
 //! The mirror of a client: every channel as the published reducers fold it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat, apply_action_to_root, apply_action_to_session};
 use ahp_types::actions::StateAction;
@@ -126,6 +127,22 @@ fn read_auth_required(chat: &mut ChatState) {
             part.tool_call = ToolCallState::AuthRequired(Box::new(call));
         }
     }
+}
+
+/// A snapshot and a mirror without everything of a chat that no snapshot of 0.9 shows: the flags of its status, and the
+/// members that are new in 1.0. A client of 0.9 ignores the actions that change them; this mirror folds them.
+pub fn as_0_9(mut snapshot: Snapshot, mirrored: &mut Mirrored) -> Snapshot {
+    if let (State::Chat(head, ..), Mirrored::Chat(mine)) = (&mut snapshot.state, mirrored) {
+        for chat in [Arc::make_mut(head), &mut **mine] {
+            chat.status &= ACTIVITY_BITS;
+            chat.movable = None;
+            chat.background_work = None;
+            chat.changes = None;
+            chat.changesets = None;
+            chat.canvases = None;
+        }
+    }
+    snapshot
 }
 
 /// The host's own state in the same form.

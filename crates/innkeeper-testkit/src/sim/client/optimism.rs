@@ -33,7 +33,7 @@ impl PendingActions {
             .retain(|(client_seq, channel, _)| keep(*client_seq, channel));
     }
 
-    /// A channel as the person in front of the client sees it.
+    /// A channel as the user of the client sees it.
     pub fn view(&self, mirror: &Mirror, channel: &str) -> Option<Mirrored> {
         let mut view = mirror.channels.get(channel)?.clone();
         for (_, uri, action) in &self.actions {

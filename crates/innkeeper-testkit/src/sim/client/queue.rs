@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use innkeeper_core::snapshot::Snapshot;
-use innkeeper_core::{ActionFrame, Outgoing};
+use innkeeper_core::{ActionFrame, Outgoing, Version, Wire};
+use innkeeper_host::dialect::Edge;
+
+use crate::sim::older::SimEdge;
 
 /// One thing in a queue.
 #[derive(Debug, Clone)]
@@ -52,12 +55,29 @@ pub enum Read {
 pub struct Queue {
     items: VecDeque<Item>,
     merged: u64,
+    /// Translates for a client of an older version.
+    edge: Option<SimEdge>,
 }
 
 impl Queue {
     /// Appends.
     pub fn push(&mut self, item: Item) {
         self.items.push_back(item);
+    }
+
+    /// Reads as a client of a version.
+    pub fn speak(&mut self, version: Version, client_id: &str) {
+        self.edge = version.is_translated().then(|| SimEdge::new(version, client_id, None));
+    }
+
+    /// Reads through an edge.
+    pub(in crate::sim) fn translate(&mut self, edge: SimEdge) {
+        self.edge = Some(edge);
+    }
+
+    /// The edge, if anything is translated.
+    pub fn edge(&self) -> Option<&Edge> {
+        self.edge.as_ref().map(SimEdge::edge)
     }
 
     /// Everything queued, oldest first, to be bent by a seeded bug.
@@ -78,8 +98,8 @@ impl Queue {
                 Some(Item::Marker(marker)) => read.push(Read::Marker(marker)),
                 Some(Item::Message(message)) => {
                     left -= 1;
-                    match message.into_wire().to_bytes() {
-                        Ok(bytes) => read.push(Read::Message(bytes)),
+                    match self.translated(message.into_wire()) {
+                        Ok(messages) => read.extend(messages.into_iter().map(Read::Message)),
                         Err(_) => {
                             read.push(Read::Unwritable);
                             break;
@@ -96,16 +116,25 @@ impl Queue {
                             left -= 1;
                         }
                     }
-                    let bytes = match run.as_slice() {
-                        [only] => only.bytes.clone().into(),
-                        run => ActionFrame::merged(run).bytes.into(),
+                    let frame = match run.as_slice() {
+                        [only] => Arc::clone(only),
+                        run => Arc::new(ActionFrame::merged(run)),
                     };
-                    read.push(Read::Message(bytes));
+                    let messages = self.translated(Wire::Action(frame)).unwrap_or_default();
+                    read.extend(messages.into_iter().map(Read::Message));
                 }
                 None => break,
             }
         }
         read
+    }
+
+    /// A message in the words of the client.
+    fn translated(&mut self, message: Wire) -> std::io::Result<Vec<Bytes>> {
+        match &self.edge {
+            None => Ok(vec![message.to_bytes()?]),
+            Some(edge) => edge.down(message).iter().map(Wire::to_bytes).collect(),
+        }
     }
 
     /// How many actions were folded into an earlier one.

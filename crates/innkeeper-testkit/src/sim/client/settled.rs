@@ -31,7 +31,7 @@ impl Connection {
     }
 
     /// Takes back what the host may have met with silence, and compares what is left of the
-    /// client's own picture with the truth.
+    /// client's own state with the truth.
     pub fn check_view(&mut self, snapshot: &innkeeper_core::snapshot::Snapshot) -> Result<(), Violation> {
         let dispatched = &self.dispatched;
         let settles = |expected| matches!(expected, Expected::Outcome | Expected::Rejection);

@@ -2,7 +2,7 @@
 
 use innkeeper_core::request::{Initialize, Reconnect};
 use innkeeper_core::snapshot::Snapshot;
-use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId};
+use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId, Version};
 
 use crate::sim::client::connection::Connection;
 use crate::sim::client::mirror::Mirror;
@@ -58,6 +58,7 @@ impl Sim {
         client: usize,
         channels: Vec<String>,
     ) -> Result<(), Violation> {
+        self.speak(conn, client);
         let command = initialize(&self.clients[client].id, self.clients[client].version, channels);
         self.request(conn, PendingRequest::Initialize, command)?;
         if self.conns.get(&conn).is_some_and(|connection| connection.admitted) {
@@ -66,7 +67,21 @@ impl Sim {
         Ok(())
     }
 
+    /// A connection speaks the version of its client.
+    fn speak(&mut self, conn: ConnId, client: usize) {
+        let version = match self.clients[client].version {
+            "0.9.0" => Version::V0_9,
+            _ => Version::NEWEST,
+        };
+        let id = &self.clients[client].id;
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            connection.is_0_9 = version.is_translated();
+            connection.queue.speak(version, id);
+        }
+    }
+
     pub(in crate::sim) fn reconnect(&mut self, conn: ConnId, client: usize) -> Result<(), Violation> {
+        self.speak(conn, client);
         let Some(connection) = self.conns.get(&conn) else {
             return Ok(());
         };
@@ -196,7 +211,7 @@ impl Sim {
 /// The command that opens a conversation.
 pub(in crate::sim) fn initialize(client_id: &str, version: &str, channels: Vec<String>) -> Command {
     Command::Initialize(Box::new(Initialize {
-        protocol_versions: vec![version.to_owned()],
+        offer: innkeeper_core::request::Offer::List(vec![version.to_owned()]),
         client_id: ClientId::new(client_id),
         initial_subscriptions: channels,
         client_name: None,

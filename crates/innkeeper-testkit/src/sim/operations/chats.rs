@@ -42,6 +42,7 @@ impl Sim {
             initial_message,
             source,
             working_directories,
+            choices: Vec::new(),
         }));
         self.request(conn, PendingRequest::Lifecycle, command)?;
         if !existed && self.snapshot(&chat).is_some() {
@@ -97,6 +98,7 @@ impl Sim {
         if gone.is_empty() {
             return 0;
         }
+        self.gone_for_older(&gone);
         let all: Vec<ConnId> = self.conns.keys().copied().collect();
         for conn in all {
             if let Some(connection) = self.conns.get_mut(&conn) {

@@ -192,6 +192,7 @@ impl Sim {
             client_seq,
             raw,
             action,
+            choice: None,
         });
         self.handle(Input::Dispatch { conn, dispatch })
     }
@@ -300,7 +301,7 @@ impl Sim {
     fn last_turn(&self, chat: &str) -> Option<String> {
         match self.snapshot(chat)?.state {
             State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
-            State::Root(_) | State::Session(_) | State::Part(_) => None,
+            State::Root(_) | State::Session(_) | State::SessionWithChat(..) | State::Part(_) => None,
         }
     }
 }

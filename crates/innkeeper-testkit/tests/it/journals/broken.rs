@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{Batch, ListPage, Record, StoredFrame, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::records::{
+    Batch, DeletedSession, ImportedSession, ListPage, Record, StoredFrame, StoredSession, StoredSummary, TurnSource,
+};
 use innkeeper_host::async_trait;
-use innkeeper_host::journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal};
+use innkeeper_host::journal::{Appended, CrashSurvivors, Journal, JournalError, Lease, MemoryJournal};
 use innkeeper_testkit::journal::{Storage, StorageFailure};
 
 use super::mistakes::Mistake;
@@ -47,7 +49,7 @@ impl Broken {
         }
     }
 
-    fn left(&self, keep: Keep) -> Box<dyn Storage> {
+    fn left(&self, keep: CrashSurvivors) -> Box<dyn Storage> {
         let mut notes = self.notes().clone();
         notes.held = None;
         Box::new(Self {
@@ -141,9 +143,13 @@ impl Broken {
             (Mistake::IgnoresSummaries, Record::Summary(_)) => false,
             (Mistake::RemembersForEver, Record::ClientForgotten { .. }) => false,
             (Mistake::KeepsTheFirstDocument, Record::Chat(chat)) => chat.is_new,
+            (Mistake::IgnoresDeletions, Record::SessionDeleted { .. }) => false,
             _ => true,
         });
         for record in &mut batch.records {
+            if let (Mistake::DeletesForGood, Record::SessionDeleted { uri, .. }) = (mistake, &*record) {
+                *record = Record::SessionRemoved { uri: Arc::clone(uri) };
+            }
             match (mistake, record) {
                 (Mistake::NeverTruncatesTurns, Record::Turns { from, .. }) => *from = usize::MAX,
                 (Mistake::CopiesAllTurns, Record::CopyTurns { count, .. }) => *count = usize::MAX,
@@ -260,11 +266,11 @@ impl Storage for Broken {
     }
 
     async fn killed(&self) -> Box<dyn Storage> {
-        self.left(Keep::Batches(self.inner.unsynced() / 2))
+        self.left(CrashSurvivors::Batches(self.inner.unsynced() / 2))
     }
 
     async fn without_power(&self) -> Box<dyn Storage> {
-        self.left(Keep::Durable)
+        self.left(CrashSurvivors::Durable)
     }
 
     fn break_down(&self, failure: StorageFailure) -> bool {
@@ -293,7 +299,7 @@ impl Journal for Broken {
             Mistake::ClaimsToKeepEverything => lease.persisted_seq = lease.last_seq,
             Mistake::ForgetsTheUnsettled => lease.unsettled.clear(),
             Mistake::UnsettlesByRecordOnly => lease.unsettled = notes.unsettled.iter().cloned().collect(),
-            Mistake::SettlesNobody => lease.unsettled = self.lines().into_iter().map(|line| line.uri).collect(),
+            Mistake::SettlesNone => lease.unsettled = self.lines().into_iter().map(|line| line.uri).collect(),
             Mistake::SortsClients => lease.clients.sort_by(|a, b| a.id.cmp(&b.id)),
             Mistake::LosesTheLogOfTheRoot => {
                 if let Some(root) = &mut lease.root {
@@ -351,6 +357,45 @@ impl Journal for Broken {
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
         self.let_go();
         Ok(self.list_wrongly(&page))
+    }
+
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        self.let_go();
+        let mut deleted = self.inner.deleted().await?;
+        if self.makes(Mistake::SortsDeletionsForwards) {
+            deleted.reverse();
+        }
+        Ok(deleted)
+    }
+
+    async fn undo_deletion(&self, uri: &str) -> Result<ImportedSession, JournalError> {
+        self.let_go();
+        let restored = self.inner.undo_deletion(uri).await?;
+        if self.makes(Mistake::RestoresWithoutTurns) {
+            let session = self.inner.load(uri).await?;
+            let chats = session.into_iter().flat_map(|session| session.chats);
+            let records = chats.map(|chat| Record::Turns {
+                chat: chat.uri.into(),
+                from: 0,
+                turns: Vec::new(),
+            });
+            let records = records.collect();
+            self.write(Batch {
+                records,
+                seq: restored.last_seq,
+            })?;
+        }
+        Ok(restored)
+    }
+
+    async fn purge_deleted(&self, before_ms: i64) -> Result<Vec<String>, JournalError> {
+        self.let_go();
+        match self.mistake {
+            Mistake::PurgesNothing => Ok(Vec::new()),
+            Mistake::PurgesEverything => self.inner.purge_deleted(i64::MAX).await,
+            Mistake::PurgesTheMomentItself => self.inner.purge_deleted(before_ms.saturating_add(1)).await,
+            _ => self.inner.purge_deleted(before_ms).await,
+        }
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {

@@ -59,6 +59,20 @@ pub enum Mistake {
     KeepsTurnsOfRemovedChats,
     /// Removed sessions stay in lists.
     ListsRemovedSessions,
+    /// A deletion that can be undone removes the session for good.
+    DeletesForGood,
+    /// A deletion does nothing.
+    IgnoresDeletions,
+    /// The first deletion is listed first.
+    SortsDeletionsForwards,
+    /// A restored session has lost its turns.
+    RestoresWithoutTurns,
+    /// A purge removes nothing.
+    PurgesNothing,
+    /// A purge removes all deleted sessions, however new.
+    PurgesEverything,
+    /// A purge also removes what was deleted at its very moment.
+    PurgesTheMomentItself,
     /// Of equally late sessions the smaller URI is first.
     SortsTiesForwards,
     /// A page starts with the last line of the one before.
@@ -80,7 +94,7 @@ pub enum Mistake {
     /// Actions do not unsettle a session.
     UnsettlesByRecordOnly,
     /// Every session has to be looked after.
-    SettlesNobody,
+    SettlesNone,
     /// Clients come back in the order of their ids.
     SortsClients,
     /// Clients are never forgotten.
@@ -95,8 +109,8 @@ impl Mistake {
         (Self::DropsTheLastRecord, "p1_a_later_life_finds_the_same_sessions"),
         (Self::DropsStreams, "merged_appends_keep_their_text_and_their_numbers"),
         (Self::SwapsBatches, "p2_actions_come_back_in_the_order_of_their_numbers"),
-        (Self::ConfirmsTooEarly, "p1_what_was_confirmed_survives"),
-        (Self::FlushesNothing, "p1_what_was_flushed_survives"),
+        (Self::ConfirmsTooEarly, "p1_confirmed_batches_survive"),
+        (Self::FlushesNothing, "p1_flushed_batches_survive"),
         (Self::KeepsHalfOfAFailedBatch, "p14_a_batch_that_failed_leaves_nothing"),
         (
             Self::GoesOnAfterAFailure,
@@ -128,7 +142,7 @@ impl Mistake {
             Self::SortsTheLogByChannel,
             "p2_actions_come_back_in_the_order_of_their_numbers",
         ),
-        (Self::LosesTheEndOfALog, "what_was_appended_is_seen_at_once"),
+        (Self::LosesTheEndOfALog, "an_append_is_readable_at_once"),
         (
             Self::FindsByOwnUriOnly,
             "a_session_is_found_by_its_uri_and_by_those_of_its_chats",
@@ -149,6 +163,28 @@ impl Mistake {
         (Self::GivesTheOldestTurns, "turns_are_read_by_position_and_found_by_id"),
         (Self::KeepsTurnsOfRemovedChats, "a_removed_chat_leaves_nothing"),
         (Self::ListsRemovedSessions, "a_removed_session_leaves_nothing"),
+        (
+            Self::DeletesForGood,
+            "ses37_a_deleted_session_is_hidden_and_restored_whole",
+        ),
+        (
+            Self::IgnoresDeletions,
+            "ses37_a_deleted_session_is_hidden_and_restored_whole",
+        ),
+        (
+            Self::SortsDeletionsForwards,
+            "ses38_a_purge_removes_only_earlier_deletions",
+        ),
+        (
+            Self::RestoresWithoutTurns,
+            "ses37_a_deleted_session_is_hidden_and_restored_whole",
+        ),
+        (Self::PurgesNothing, "ses38_a_purge_removes_only_earlier_deletions"),
+        (Self::PurgesEverything, "ses38_a_purge_removes_only_earlier_deletions"),
+        (
+            Self::PurgesTheMomentItself,
+            "ses38_a_purge_removes_only_earlier_deletions",
+        ),
         (
             Self::SortsTiesForwards,
             "the_latest_session_is_first_and_of_equals_the_larger_uri",
@@ -177,7 +213,7 @@ impl Mistake {
             Self::UnsettlesByRecordOnly,
             "p4_a_session_that_is_not_at_rest_is_unsettled",
         ),
-        (Self::SettlesNobody, "p4_a_session_that_is_not_at_rest_is_unsettled"),
+        (Self::SettlesNone, "p4_a_session_that_is_not_at_rest_is_unsettled"),
         (Self::SortsClients, "clients_are_remembered_latest_last"),
         (Self::RemembersForEver, "clients_are_remembered_latest_last"),
         (Self::LosesTheLogOfTheRoot, "the_root_comes_back_with_its_log"),

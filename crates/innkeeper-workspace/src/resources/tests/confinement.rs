@@ -324,7 +324,7 @@ async fn res17_processes_devices_and_pipes_are_no_files() {
     let read = scene.read(&scene.project(), &scene.uri("project/pipe")).await;
     assert!(
         matches!(read, Err(ResourceError::Refused(_))),
-        "and nobody waits for it: {read:?}"
+        "and no caller waits for it: {read:?}"
     );
     let written = scene.write("project/pipe", "x").await;
     assert!(matches!(written, Err(ResourceError::Refused(_))), "{written:?}");

@@ -86,7 +86,7 @@ async fn res04_res10_res13_a_link_that_leads_nowhere_has_its_name() {
 }
 
 #[tokio::test]
-async fn res09_symlinks_are_listed_as_their_target_and_non_utf8_names_are_left_out() {
+async fn res09_symlinks_are_listed_as_their_target_without_non_utf8_names() {
     use std::os::unix::ffi::OsStrExt as _;
     let scene = scene();
     fs::create_dir_all(scene.path("project/packages/a/modules")).expect("a directory");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn res12_a_link_is_what_it_leads_to_or_itself() {
+async fn res12_a_symlink_is_its_target_or_itself() {
     let scene = scene();
     symlink("src/main.rs", scene.path("project/link")).expect("a link");
     let reaches = scene.project();

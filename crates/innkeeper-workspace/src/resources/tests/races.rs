@@ -49,7 +49,7 @@ async fn res07_concurrent_increments_with_etags_all_count() {
 /// Some file systems take `Token` for `token`. Whichever this one is, no spelling leads to what is out
 /// of bounds, and none makes of one place another.
 #[tokio::test]
-async fn res17_sec03_no_spelling_of_a_name_leads_to_what_is_out_of_bounds() {
+async fn res17_sec03_no_spelling_of_a_path_leaves_the_root() {
     let scene = scene();
     let is_sensitive = !scene.path("project/SRC").exists();
     for spelling in [
@@ -94,7 +94,7 @@ async fn res17_sec03_no_spelling_of_a_name_leads_to_what_is_out_of_bounds() {
 
 /// While links are swapped under way, everything that changes names stays inside as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn res17_copies_moves_and_deletions_stay_inside_while_symlinks_are_swapped() {
+async fn res17_copies_moves_and_deletions_stay_inside_during_symlink_swaps() {
     let scene = scene();
     fs::create_dir(scene.path("project/swap")).expect("a directory");
     fs::write(scene.path("project/swap/secret"), "mine").expect("a file");

@@ -57,7 +57,7 @@ async fn wch06_watches_of_the_same_place_share_one_look_and_end_with_the_last() 
     assert_eq!(told(&mut second, "b").await, [("b".to_owned(), ChangeKind::Deleted)]);
     drop(other);
     assert_eq!(scene.resources.watches.watched(), 0);
-    assert!(second.recv().await.is_none(), "nobody is left who could tell");
+    assert!(second.recv().await.is_none(), "no sender is left");
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn wch05_a_root_that_is_gone_and_back_is_watched_again() {
 }
 
 #[tokio::test]
-async fn wch05_directories_that_were_away_for_a_moment_are_watched_down_to_the_deepest() {
+async fn wch05_directories_that_vanish_and_return_are_watched_to_full_depth() {
     let scene = scene();
     fs::create_dir_all(scene.path("project/a/b/c")).expect("directories");
     let (sink, mut receiver) = ChangeSink::channel();

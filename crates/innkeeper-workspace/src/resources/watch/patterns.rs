@@ -89,7 +89,7 @@ mod tests {
         for miss in ["node_modules", "src/build", "a/b.log", "docs/a/b.md", "builder"] {
             assert!(!list.has(Path::new(miss)), "{miss}");
         }
-        assert!(list.has_all_of(Path::new("a/node_modules")), "nobody need look into it");
+        assert!(list.has_all_of(Path::new("a/node_modules")), "the scan may skip it");
         assert!(!list.has_all_of(Path::new("docs")));
         let broken = Patterns::new("excludes", &["a[".to_owned()]);
         assert!(matches!(broken, Err(ResourceError::Invalid { field: "excludes", .. })));

@@ -189,7 +189,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether what is watched is gone, so that nothing tells when it is back.
+    /// Returns true if the watched root is missing. No event reports its return.
     pub(super) fn is_missing(&self) -> bool {
         self.root.is_none()
     }
@@ -241,7 +241,8 @@ impl Tree {
         changes
     }
 
-    /// Compares one directory with what it was, and watches it `anew`; `deep` goes down into those that were known.
+    /// Compares a directory with its last scan. `anew` re-registers the watch; `deep` recurses into known
+    /// subdirectories.
     fn look_into(&mut self, dir: &Dir, path: &Path, anew: bool, deep: bool, changes: &mut Changes) {
         // The function is recursive, so the depth is bounded to bound the stack.
         if path.components().count() > MAX_DEPTH {

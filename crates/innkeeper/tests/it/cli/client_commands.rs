@@ -84,7 +84,7 @@ fn exit_codes_tell_the_outcomes_apart() {
     let home = Home::new();
     let _host = home.host(&[]);
     home.run(&["send", "/error"]).code(3).says("the turn failed");
-    home.run(&["send", "--provider", "nobody", "hello"])
+    home.run(&["send", "--provider", "unknown", "hello"])
         .code(5)
         .says("ahp-root://");
     home.run(&["send", "--session", "ahp-session:/missing", "hello"])

@@ -48,6 +48,13 @@ fn a_fresh_home_is_well() {
     let found = doctor(&home, &[]).code(0).json_lines();
     has(&found, "ok", "data directory", "does not exist yet");
     has(&found, "ok", "configuration", "is in order");
+    has(&found, "ok", "protocol", "1.0.0: native");
+    has(
+        &found,
+        "ok",
+        "protocol",
+        "0.2.0: translated, with one channel for session and chat",
+    );
     assert!(!home.path("data").exists(), "the doctor leaves no trace");
     let words = home.run(&["doctor", "--config", &on_a_free_port(&home)]).code(0);
     assert!(words.stdout.lines().all(|line| line.starts_with("ok")), "{words:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::support::{Ended, Home, Host, PATIENCE};
+use super::support::{Ended, Home, Host, TIMEOUT};
 
 const ARGS: [&str; 3] = ["--exact", "odd_server", "--nocapture"];
 
@@ -180,7 +180,7 @@ fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
         .mcp(&["call", "bad", "echo", "--yes"])
         .code(1)
         .says("cannot open the database");
-    scene.mcp(&["call", "nobody", "echo"]).code(5).says("it has: bad, odd");
+    scene.mcp(&["call", "unknown", "echo"]).code(5).says("it has: bad, odd");
     scene
         .mcp(&["call", "odd", "echo", "[1]"])
         .code(2)
@@ -199,7 +199,7 @@ fn inp06_a_question_of_a_server_is_answered_from_another_terminal() {
         if let Some(line) = lines.pop() {
             break line;
         }
-        assert!(begun.elapsed() < PATIENCE, "no question comes");
+        assert!(begun.elapsed() < TIMEOUT, "no question comes");
         std::thread::sleep(Duration::from_millis(20));
     };
     let id = wait["request"]["id"].as_str().unwrap();
@@ -225,7 +225,7 @@ fn mcp04_start_and_stop_report_the_real_status() {
     assert!(shown.stdout.contains("innkeeper mcp start odd"), "{shown:?}");
     assert_eq!(scene.mcp(&["start", "odd"]).code(0).stdout, "odd is ready\n");
     scene.mcp(&["start", "bad"]).code(1).says("cannot open the database");
-    scene.mcp(&["stop", "nobody"]).code(5).says("it has: bad, odd");
+    scene.mcp(&["stop", "unknown"]).code(5).says("it has: bad, odd");
     scene.home.run(&["trust", "revoke", &scene.directory()]).code(0);
     scene.mcp(&["start", "odd"]).code(1).says("innkeeper trust allow");
 }
@@ -271,7 +271,7 @@ fn a_configured_server_is_listed_called_and_explained_with_its_origin() {
 }
 
 #[test]
-fn the_current_directory_counts_for_a_host_of_this_machine_that_is_named_by_its_address() {
+fn the_current_directory_applies_to_a_local_host_named_by_address() {
     let scene = McpHome::allowed(&[("odd", "plain")]);
     let session = scene.session();
     let url = scene.host.url();

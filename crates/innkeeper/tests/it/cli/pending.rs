@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::support::{Home, PATIENCE, Program};
+use super::support::{Home, Program, TIMEOUT};
 
 /// Sends a message in another process, and waits until the host lists so many waits.
 fn send(home: &Home, message: &str, count: usize) -> Program {
@@ -21,7 +21,7 @@ fn waits(home: &Home, count: usize) -> Vec<Value> {
         if lines.len() == count {
             return lines;
         }
-        assert!(begun.elapsed() < PATIENCE, "{count} waits were expected: {lines:#?}");
+        assert!(begun.elapsed() < TIMEOUT, "{count} waits were expected: {lines:#?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::support::{Home, PATIENCE};
+use super::support::{Home, TIMEOUT};
 
 /// The bits of a session's status that say that something runs in it.
 const IN_PROGRESS: u64 = ahp_types::state::SessionStatus::InProgress.bits() as u64;
@@ -24,7 +24,7 @@ fn home_with_a_session() -> (Home, String) {
 fn until(is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never came to be");
+        assert!(begun.elapsed() < TIMEOUT, "it never came to be");
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longer than any step should take, shorter than a developer waits.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A fresh home directory, so that no test sees another's files or the user's own.
 pub(crate) struct Home {
@@ -103,7 +103,7 @@ impl Home {
         }
         args.extend(flags);
         let program = self.spawn(&args);
-        let ready: Value = match program.lines.recv_timeout(PATIENCE) {
+        let ready: Value = match program.lines.recv_timeout(TIMEOUT) {
             Ok(line) => serde_json::from_str(&line).unwrap(),
             Err(_) => panic!("the host did not start: {:?}", program.wait()),
         };
@@ -127,7 +127,7 @@ impl Program {
 
     /// The next line on standard output.
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).unwrap()
+        self.lines.recv_timeout(TIMEOUT).unwrap()
     }
 
     pub(crate) fn wait(mut self) -> Ended {
@@ -136,12 +136,12 @@ impl Program {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begun.elapsed() < PATIENCE, "the program does not end");
+            assert!(begun.elapsed() < TIMEOUT, "the program does not end");
             std::thread::sleep(Duration::from_millis(5));
         };
         let mut stdout = String::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     stdout.push_str(&line);
                     stdout.push('\n');

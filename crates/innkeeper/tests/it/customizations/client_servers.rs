@@ -91,7 +91,7 @@ fn starts(notes: &std::path::Path) -> Vec<(PathBuf, u32)> {
 }
 
 #[tokio::test]
-async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_ends_with_the_client() {
+async fn p12_cus17_cus22_a_client_plugin_server_runs_from_the_copy() {
     let host = HostProcess::start(options().limit("grace_ms", 100)).await;
     let client = OfficialClient::connect(host.address(), "watcher").await;
     let mut publisher = OfficialClient::connect(host.address(), "publisher").await;
@@ -177,7 +177,7 @@ async fn p12_trust_in_a_client_plugin_does_not_cover_another_client() {
         .await;
     let other = desk_of(&watcher.view(), session, "bob");
     assert_eq!(other["state"]["error"]["errorType"], "notTrusted", "{other}");
-    assert_eq!(starts(&workspace.path("bob")), [], "nobody looked at that one");
+    assert_eq!(starts(&workspace.path("bob")), [], "that one was not started");
     watcher.assert_converged().await;
 }
 

@@ -159,7 +159,7 @@ async fn cus17_cus22_a_client_plugin_is_shown_with_the_decisions_of_its_client()
 }
 
 #[tokio::test]
-async fn d75_p20_the_same_nonce_is_read_once_also_when_it_comes_back_and_after_a_killed_host() {
+async fn d75_p20_the_same_nonce_is_read_once_across_returns_and_restarts() {
     let (host, client) = start_with_client().await;
     let served = Served::with_skills(&["a"]);
     served.serve(&client);
@@ -217,7 +217,7 @@ async fn d75_p20_the_same_nonce_is_read_once_also_when_it_comes_back_and_after_a
 }
 
 #[tokio::test]
-async fn cus22_a_plugin_without_a_nonce_is_read_again_when_it_is_published_again() {
+async fn cus22_a_plugin_without_a_nonce_is_reread_when_republished() {
     let (_host, client) = start_with_client().await;
     let served = Served::with_skills(&["a"]);
     served.serve(&client);
@@ -281,7 +281,7 @@ async fn p20_a_revision_that_cannot_be_read_leaves_the_one_before_it_in_use() {
 }
 
 #[tokio::test]
-async fn cus22_a_client_that_is_gone_takes_its_plugin_along_after_its_time_of_grace() {
+async fn cus22_an_absent_clients_plugin_is_removed_after_its_grace() {
     let host = HostProcess::start(options().limit("grace_ms", 100)).await;
     let client = OfficialClient::connect(host.address(), "watcher").await;
     let mut publisher = OfficialClient::connect(host.address(), "publisher").await;
@@ -429,7 +429,7 @@ async fn answer(client: &mut RawClient, id: &Value, result: Value) {
 }
 
 #[tokio::test]
-async fn d75_a_client_that_leaves_in_the_middle_of_a_copy_is_asked_again_when_it_is_back() {
+async fn d75_a_client_that_leaves_during_a_copy_is_asked_again_on_return() {
     let (host, client) = start_with_client().await;
     let uris = session_in(&client, "middle", &Workspace::new()).await;
     let served = Served::with_skills(&["a"]);
@@ -499,7 +499,7 @@ fn said(turn: &ahp_types::state::Turn) -> String {
 }
 
 #[tokio::test]
-async fn cus22_the_first_message_may_choose_an_agent_that_its_client_is_still_handing_over() {
+async fn cus22_the_first_message_may_choose_an_agent_of_a_loading_plugin() {
     let (_host, client) = start_with_client().await;
     let (served, agent) = with_agent();
     served.serve(&client);
@@ -527,7 +527,7 @@ async fn cus22_the_first_message_may_choose_an_agent_that_its_client_is_still_ha
 }
 
 #[tokio::test]
-async fn cus22_a_message_right_after_a_client_published_may_choose_an_agent_of_it() {
+async fn cus22_a_message_after_a_publication_may_choose_its_agent() {
     let (_host, client) = start_with_client().await;
     let (served, agent) = with_agent();
     served.serve(&client);

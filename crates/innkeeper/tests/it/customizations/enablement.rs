@@ -19,7 +19,7 @@ fn is_off(entry: &Value, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn cus08_cus16_d73_switches_of_every_scope_survive_rescans_and_a_killed_host() {
+async fn cus08_cus16_d73_toggles_of_every_scope_survive_rescans_and_a_kill() {
     let (host, client) = start_with_client().await;
     let workspace = Workspace::new();
     for name in ["here", "inside", "everywhere", "on"] {
@@ -75,7 +75,7 @@ async fn cus08_cus16_d73_switches_of_every_scope_survive_rescans_and_a_killed_ho
 }
 
 #[tokio::test]
-async fn d74_a_plugin_that_is_off_takes_its_skills_and_servers_along_and_brings_them_back() {
+async fn d74_a_disabled_plugin_disables_its_skills_and_servers_until_enabled() {
     // With 0 no turn asks about the server, which stays untrusted here.
     let host = HostProcess::start(options().limit("mcp_trust_ms", 0)).await;
     let client = OfficialClient::connect(host.address(), "first").await;

@@ -15,7 +15,7 @@ use crate::{options, start_with_client};
 const SKILLS: &str = ".claude/skills";
 
 #[tokio::test]
-async fn cus06_cus23_a_skill_dropped_into_a_folder_appears_in_every_session_of_the_workspace_with_one_action() {
+async fn cus06_cus23_a_new_skill_appears_in_every_workspace_session() {
     let (host, client) = start_with_client().await;
     let workspace = Workspace::new();
     let one = session_in(&client, "one", &workspace).await;
@@ -50,7 +50,7 @@ async fn cus06_cus23_a_skill_dropped_into_a_folder_appears_in_every_session_of_t
 }
 
 #[tokio::test]
-async fn d56_d57_d72_edits_renames_and_deletions_are_seen_and_an_identical_rewrite_is_not() {
+async fn d56_d57_d72_all_changes_but_identical_rewrites_are_seen() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
     workspace.skill("one");
@@ -257,7 +257,7 @@ async fn d47_cus26_cus27_hooks_and_servers_show_their_position_and_no_command() 
     let uris = session_in(&client, "secrets", &workspace).await;
     let server = entry(&client, &uris.session, "db");
     assert_eq!(server["type"], "mcpServer");
-    assert_ne!(server["state"]["kind"], "ready", "nobody has trusted it");
+    assert_ne!(server["state"]["kind"], "ready", "it is not trusted");
     assert_eq!(server["uri"], json!(format!("{}/.mcp.json", workspace.uri())), "CUS-03");
     assert_eq!(server["range"]["start"]["line"], 0, "{server:#}");
     let all = entries(&client, &uris.session);

@@ -26,7 +26,7 @@ fn watches(host: &HostProcess) -> (usize, usize) {
 
 /// Waits until it watches as much as is said.
 async fn until_watches(host: &HostProcess, expected: (usize, usize)) {
-    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
+    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::TIMEOUT;
     while watches(host) != expected {
         assert!(
             tokio::time::Instant::now() < deadline,

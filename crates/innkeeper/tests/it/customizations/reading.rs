@@ -154,7 +154,7 @@ async fn res03_res19_a_second_client_reads_every_uri_that_a_session_shows() {
     let listed = ask(&second, "resourceList", json!({ "uri": format!("{URI}/skills/a") })).await;
     let expected = json!([{ "name": "SKILL.md", "type": "file" }, { "name": "more", "type": "directory" }]);
     assert_eq!(listed["entries"], expected);
-    assert_eq!(served.times_asked(), 0, "nobody has to ask the client again");
+    assert_eq!(served.times_asked(), 0, "the client is not asked again");
 }
 
 #[tokio::test]

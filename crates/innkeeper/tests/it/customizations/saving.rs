@@ -11,7 +11,7 @@ use crate::customizations::support::{
 use crate::start_with_client;
 
 #[tokio::test]
-async fn d69_cus23_the_first_skill_is_saved_into_a_directory_that_does_not_exist() {
+async fn d69_cus23_the_first_skill_is_saved_into_a_new_directory() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
     let uris = session_in(&client, "saves", &workspace).await;

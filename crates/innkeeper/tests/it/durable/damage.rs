@@ -18,7 +18,7 @@ const FLIPS: usize = 20;
 const SESSIONS: usize = 6;
 
 /// Returns the state of a session and its chat, or the error.
-type Shown = Result<(Value, Value), String>;
+type SessionStates = Result<(Value, Value), String>;
 
 #[tokio::test]
 async fn f18_flipped_bits_are_noticed_and_cost_no_other_session() {
@@ -41,7 +41,7 @@ async fn f18_flipped_bits_are_noticed_and_cost_no_other_session() {
             Err(stopped) => {
                 assert_eq!(stopped.status.code(), Some(73), "{what}: {}", stopped.log);
                 assert!(
-                    stopped.log.contains("sessions.db") && says_what_to_do(&stopped.log),
+                    stopped.log.contains("sessions.db") && names_the_remedy(&stopped.log),
                     "{what}: {}",
                     stopped.log
                 );
@@ -143,7 +143,7 @@ async fn furnished() -> (StoppedHost, BTreeMap<String, (Value, Value)>) {
 }
 
 /// Returns whether a message says what to do.
-fn says_what_to_do(words: &str) -> bool {
+fn names_the_remedy(words: &str) -> bool {
     words.contains("`innkeeper doctor`") || words.contains("innkeeper doctor --move-aside")
 }
 
@@ -156,7 +156,7 @@ async fn compare(what: &str, host: &HostProcess, good: &BTreeMap<String, (Value,
             Err(problem) => {
                 // Only the operator needs the path of the file; every client needs the problem and the advice.
                 assert!(
-                    problem.contains("damaged") && says_what_to_do(&problem),
+                    problem.contains("damaged") && names_the_remedy(&problem),
                     "{what}: {session}: {problem}"
                 );
                 bad += 1;
@@ -166,7 +166,7 @@ async fn compare(what: &str, host: &HostProcess, good: &BTreeMap<String, (Value,
     bad
 }
 
-async fn shown(address: &Address, session: &str) -> Shown {
+async fn shown(address: &Address, session: &str) -> SessionStates {
     let mut client = RawClient::initialized(address, "reader").await;
     let mut subscribe = async |uri: &str| {
         let answer = client.call("subscribe", json!({ "channel": uri })).await;

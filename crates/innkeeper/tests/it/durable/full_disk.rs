@@ -95,7 +95,7 @@ fn storage_of(client: &OfficialClient) -> Value {
 }
 
 #[tokio::test]
-async fn f6_a_host_that_starts_on_a_full_disk_says_so_and_starts_once_there_is_room() {
+async fn f6_a_host_on_a_full_disk_says_so_and_starts_once_space_is_free() {
     let disk = match SmallDisk::new(4 << 10) {
         Ok(disk) => disk,
         Err(reason) => return println!("not tried: no disk can be mounted here ({reason})"),

@@ -31,7 +31,7 @@ async fn let_go(host: &HostProcess, client: &OfficialClient, uris: &SessionUris)
 }
 
 /// Returns the state of a session and its chat.
-fn picture(client: &OfficialClient, uris: &SessionUris) -> [Value; 2] {
+fn states(client: &OfficialClient, uris: &SessionUris) -> [Value; 2] {
     let view = client.view();
     [view.comparable(&uris.session), view.comparable(&uris.chat)]
 }
@@ -60,12 +60,12 @@ async fn ses_an_idle_session_comes_back_with_everything_it_had() {
     client.cancel_turn(&uris.chat, "t3").await;
     client.dispatch(&uris.chat, draft("not sent yet")).await;
     client.caught_up().await;
-    let before = picture(&client, &uris);
+    let before = states(&client, &uris);
     for round in 0..3 {
         let_go(&host, &client, &uris).await;
         assert_eq!(client.listed(&uris.session).await.title, "Remembered");
         client.join(&uris.session).await;
-        assert_eq!(picture(&client, &uris), before, "round {round}");
+        assert_eq!(states(&client, &uris), before, "round {round}");
     }
     let chat = client.chat(&uris.chat);
     assert_eq!(chat.queued_messages.as_ref().map(Vec::len), Some(1));
@@ -134,7 +134,7 @@ async fn lesson_21_a_change_after_a_session_left_memory_reaches_every_list() {
 }
 
 #[tokio::test]
-async fn a_storm_of_lists_and_subscriptions_converges_while_sessions_come_and_go() {
+async fn a_storm_of_lists_and_subscriptions_converges_during_session_churn() {
     const SESSIONS: usize = 12;
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 40;

@@ -121,7 +121,7 @@ pub(crate) async fn look(killed: StoppedHost, mut life: BusySession, name: &str,
     host
 }
 
-/// Every action that a client dispatched and anybody saw accepted is part of what happened (P1): the one who was away
+/// Every action that a client dispatched and any client saw accepted is part of what happened (P1): the one who was away
 /// hears of it, under the same number, and what it adds up to is what the host has now.
 fn check_told(name: &str, life: &BusySession, told: &[ActionEnvelope], left_at: u64) -> usize {
     let view = life.witness.view();
@@ -211,7 +211,7 @@ async fn check_turns(name: &str, life: &BusySession, tally: &mut Tally) {
     }
     assert!(
         life.first.view().waits(&life.uris.session).is_empty(),
-        "{name}: nobody is waited for"
+        "{name}: no client is waited for"
     );
 }
 

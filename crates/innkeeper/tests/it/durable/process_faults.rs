@@ -28,7 +28,7 @@ async fn f25_a_host_that_was_frozen_goes_on_as_if_nothing_had_been() {
     host.freeze();
     // Longer than every interval above. Nothing is measured; this is what a closed lid does.
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    client.dispatch(&uris.session, title("said to nobody")).await;
+    client.dispatch(&uris.session, title("said without a connection")).await;
     host.thaw();
     // The connection is kept or ended, and either way nothing is missing in the end.
     client

@@ -23,7 +23,7 @@ async fn members(raw: &mut RawClient, session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn smt17_p1_an_opt_in_outlives_a_killed_host_and_its_client_is_asked_again() {
+async fn smt17_p1_an_opt_in_survives_a_killed_host() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let mut watcher = RawClient::initialized(host.address(), "watcher").await;

@@ -160,7 +160,7 @@ async fn p5_an_unknown_client_is_rejected_on_reconnect_and_can_initialize() {
 }
 
 #[tokio::test]
-async fn lesson_22_a_turn_that_a_kill_interrupted_is_closed_with_a_reason_and_the_next_one_works() {
+async fn lesson_22_a_kill_closes_the_turn_and_the_next_one_works() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("interrupted").await;
     client.start_turn(&uris.chat, "t1", "/stream 100000 2").await;
@@ -194,7 +194,7 @@ async fn lesson_22_a_turn_that_a_kill_interrupted_is_closed_with_a_reason_and_th
 }
 
 #[tokio::test]
-async fn lesson_24_calls_that_were_open_at_a_crash_are_closed_and_the_history_loads() {
+async fn lesson_24_calls_open_at_a_crash_are_closed_and_the_history_loads() {
     let (host, mut client) = start_with_client().await;
     // One call waits for a confirmation, another one runs at a client, a third one runs on the host.
     let asking = client.create_session("asking").await;

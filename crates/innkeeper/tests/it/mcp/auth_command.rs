@@ -93,7 +93,7 @@ fn assert_discreet(inn: &Inn, said: &str) {
 }
 
 #[tokio::test]
-async fn mcp07_a_person_signs_in_with_a_browser_and_calls_go_on() {
+async fn mcp07_a_user_signs_in_with_a_browser_and_calls_continue() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
     // The only server that wants it needs no name.
@@ -135,7 +135,7 @@ async fn mcp07_a_person_signs_in_with_a_browser_and_calls_go_on() {
 }
 
 #[tokio::test]
-async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in_to() {
+async fn mcp07_a_2025_03_26_server_without_metadata_is_signed_in_to() {
     let inn = Inn::declaring(
         MetadataLocation::Nowhere,
         |url| json!({ "far": { "type": "http", "url": url("/mcp") } }),
@@ -161,7 +161,7 @@ async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in
 }
 
 #[tokio::test]
-async fn mcp07_a_person_whose_browser_is_elsewhere_pastes_the_address_or_the_code() {
+async fn mcp07_a_user_with_a_remote_browser_pastes_the_address_or_the_code() {
     for is_whole in [true, false] {
         let inn = Inn::locked().await;
         inn.needed("far").await;
@@ -374,7 +374,7 @@ async fn auth06_auth05_a_token_is_refreshed_and_finally_revoked() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(inn.needed("far").await["reason"], "required");
-    assert_eq!(renewals(), 1, "nobody has anything to renew");
+    assert_eq!(renewals(), 1, "there is nothing to renew");
     inn.assert_discreet().await;
 }
 
@@ -399,7 +399,7 @@ async fn auth05_a_token_without_a_refresh_token_is_declared_void_as_well() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let told = tokio::time::timeout(innkeeper_testkit::process::PATIENCE, told).await;
+    let told = tokio::time::timeout(innkeeper_testkit::process::TIMEOUT, told).await;
     assert!(told.is_ok(), "the authorization server is told");
     assert_eq!(hint().as_deref(), Some("access_token"));
     inn.assert_discreet().await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, tool_calls_of};
-use innkeeper_testkit::process::PATIENCE;
+use innkeeper_testkit::process::TIMEOUT;
 use serde_json::{Value, json};
 
 use crate::mcp::support::{McpHost, PROGRAM, options};
@@ -67,7 +67,7 @@ fn left(contents: &Path) -> usize {
 /// Waits until nothing is kept of more sessions than these. Contents of a deleted session are removed after the
 /// response.
 async fn until_left(contents: &Path, sessions: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while left(contents) > sessions {
         assert!(Instant::now() < deadline, "{} are left", left(contents));
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -128,15 +128,15 @@ async fn f17_large_images_and_structured_results_are_stored_within_limits() {
     let references = scene.kept("t1", r#"odd blob {"bytes": 3900000}"#).await;
     let types: Vec<&Value> = references.iter().map(|reference| &reference["contentType"]).collect();
     assert_eq!(types, ["image/png", "application/json"]);
-    let picture = uri_of(&references[0]);
-    let read_back = read(&scene.client, &picture).await;
+    let image = uri_of(&references[0]);
+    let read_back = read(&scene.client, &image).await;
     assert_eq!(read_back["contentType"], "image/png");
     assert_eq!(read_back["data"].as_str().map(str::len), Some(5_200_000), "in base64");
     let structured = read(&scene.client, &uri_of(&references[1])).await;
     let structured: Value = serde_json::from_str(structured["data"].as_str().expect("text")).expect("JSON");
     assert_eq!(structured["y"].as_str().map(str::len), Some(3_900_000));
     scene.kept("t2", r#"odd big {"bytes": 3000000}"#).await;
-    let (code, message) = scene.client.refused("resourceRead", read_of(&picture)).await;
+    let (code, message) = scene.client.refused("resourceRead", read_of(&image)).await;
     assert_eq!(code, NOT_FOUND);
     assert!(message.contains("not kept any more"), "{message}");
     scene.client.assert_converged().await;
@@ -291,7 +291,7 @@ async fn res03_f17_an_offline_import_reports_left_out_and_missing_contents() {
 }
 
 #[tokio::test]
-async fn cht17_res03_a_moved_chat_keeps_its_contents_when_the_old_session_is_deleted() {
+async fn cht17_res03_a_moved_chat_keeps_its_blobs() {
     let scene = McpHost::ready("plain").await;
     let chat = "ahp-chat:/traveller";
     let client = &scene.client;

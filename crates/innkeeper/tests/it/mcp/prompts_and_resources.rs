@@ -48,7 +48,7 @@ async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
     assert!(asked.contains("Assistant:\\nGladly."), "{asked}");
     assert!(
         asked.contains("/odd:welcome Ada"),
-        "the person's own words as well: {asked}"
+        "the user's own words as well: {asked}"
     );
     let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
     assert_eq!(
@@ -58,7 +58,7 @@ async fn mcp12_a_prompt_of_a_real_server_is_completed_and_sent_to_the_model() {
     // Two megabytes are not.
     scene.say("t2", "/odd:big").await;
     let asked = model.requests().pop().expect("something was asked").body.to_string();
-    assert!(asked.len() < 1 << 20 && asked.contains("more bytes were left out"));
+    assert!(asked.len() < 1 << 20 && asked.contains("more bytes]"));
     scene.client.assert_converged().await;
 }
 

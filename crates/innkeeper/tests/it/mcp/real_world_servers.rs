@@ -81,11 +81,37 @@ async fn mcp12_numbers_reach_server_and_model_digit_by_digit() {
 }
 
 #[tokio::test]
-async fn mcp12_tools_that_need_tasks_or_are_for_views_are_not_counted_and_the_list_says_why() {
+async fn res03_a_resource_link_is_one_part_and_one_line_for_the_model() {
+    let script = Script::by(|asked| match asked.last_results().first() {
+        None => Reply::new().call("odd__link", json!({})),
+        Some(_) => Reply::words("Done."),
+    });
+    let model = ModelServer::start(script).await;
+    let scene = McpHost::ready_with_model("wild", &model).await;
+    assert_eq!(scene.approve("t1", "Link.").await, "Done.");
+    let told = model.requests().pop().expect("something was asked").last_results();
+    assert_eq!(
+        told,
+        ["[The one: All of it.; a resource of the server (text/plain): odd://one]"]
+    );
+    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    let content = tool_calls_of(&turn).remove(0)["content"].clone();
+    let uri = content[0]["uri"].as_str().expect("a URI").to_owned();
+    assert!(uri.starts_with("mcp-resource:/"), "{uri}");
+    let reference = json!({ "type": "resource", "uri": uri, "contentType": "text/plain" });
+    assert_eq!(content, json!([reference]), "one part and no text beside it");
+    let params = json!({ "channel": "ahp-root://", "uri": uri });
+    let read: Value = scene.client.request("resourceRead", params).await.expect("read");
+    assert_eq!(read["data"], "words");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn mcp12_task_and_app_tools_are_not_counted_and_the_list_says_why() {
     let scene = McpHost::ready("wild").await;
     let meta = scene.server()["_meta"].clone();
-    // The plain ones, three more, and one that is for models only; not the one for views.
-    let count = innkeeper_testkit::misbehaving_server::PLAIN_TOOLS.len() + 3 + 1;
+    // The plain ones, four more, and one that is for models only; not the one for views.
+    let count = innkeeper_testkit::misbehaving_server::PLAIN_TOOLS.len() + 4 + 1;
     assert_eq!(meta["innkeeper.tools"], json!(count));
     assert_eq!(meta["innkeeper.taskTools"], json!(["research"]));
     let listed = scene.say("t1", "/mcp").await;

@@ -67,7 +67,7 @@ async fn mcp12_sampling_shows_the_request_and_can_be_allowed_for_the_session() {
 }
 
 #[tokio::test]
-async fn mcp12_sampling_a_denial_uses_the_mcp_error_and_tool_policies_do_not_allow_it() {
+async fn mcp12_sampling_ignores_tool_approvals_and_a_denial_is_an_error() {
     let scene = McpHost::ready("plain").await;
     let allow_all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     scene.client.dispatch(&scene.uris.session, allow_all).await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ahp::ClientError;
 use innkeeper_testkit::oauth::{AuthorizationServer, MetadataLocation, ProtectedServers, Received, SignInResult, User};
-use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
+use innkeeper_testkit::official::{OfficialClient, View, markdown, tool_calls_of};
 use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
 
-use crate::mcp::support::{McpHost, PROGRAM};
+use crate::mcp::support::{McpHost, PROGRAM, find};
 
 /// `SessionStatus.InputNeeded`.
 const INPUT_NEEDED: u32 = 24;
@@ -157,7 +157,7 @@ async fn mcp07_a_token_that_expired_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_another_client_signed_in() {
+async fn mcp09_mcp10_auth10_a_call_continues_after_another_client_signed_in() {
     let inn = Inn::open().await;
     let other = OfficialClient::connect(inn.scene.host.address(), "other").await;
     other.join(&inn.scene.uris.session).await;
@@ -192,6 +192,40 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
     let place = |kind: &str| kinds.iter().position(|other| *other == kind);
     let (asked, resolved) = (place("chat/toolCallAuthRequired"), place("chat/toolCallAuthResolved"));
     assert!(asked.is_some() && asked < resolved, "{kinds:?}");
+    inn.assert_discreet().await;
+}
+
+#[tokio::test]
+async fn auth08_an_app_call_that_needs_more_is_refused_with_the_scopes() {
+    let inn = Inn::open().await;
+    let host = inn.scene.host.address();
+    let session = &inn.scene.uris.session;
+    let view = OfficialClient::connect_with_apps(host, "view").await;
+    view.join(session).await;
+    let shown = || find(&view.view(), session, "far");
+    let channel = shown()["channel"].clone();
+    assert!(channel.is_string(), "{}", shown());
+    let call = |name: &str| json!({ "channel": channel, "name": name, "arguments": {} });
+    let read: Value = view.request("tools/call", call("read")).await.expect("called");
+    assert_eq!(read["content"][0]["text"], "read done");
+    let refused = view.request::<Value>("tools/call", call("admin")).await;
+    let Err(ClientError::Rpc(refused)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    assert_eq!(refused.code, -32007, "{refused:?}");
+    let data = json!(refused.data);
+    assert_eq!(data["resources"][0]["resource"], json!(inn.servers.url("/mcp")));
+    let auth = &data["_meta"]["innkeeper.auth"];
+    assert_eq!(auth["reason"], "insufficientScope", "{data}");
+    assert_eq!(auth["requiredScopes"], json!(["read", "admin"]), "{data}");
+    // The error alone is enough to sign in, and then the App's call succeeds.
+    let needed = json!({ "resource": data["resources"][0], "requiredScopes": auth["requiredScopes"] });
+    give(&view, &User::default().sign_in(&needed).await).await;
+    let is_ready = |view: &View| find(view, session, "far")["state"]["kind"] == "ready";
+    view.until("far is ready with the new token", is_ready).await;
+    let call = json!({ "channel": shown()["channel"], "name": "admin", "arguments": {} });
+    let done: Value = view.request("tools/call", call).await.expect("called");
+    assert_eq!(done["content"][0]["text"], "admin done");
     inn.assert_discreet().await;
 }
 
@@ -247,7 +281,7 @@ async fn mcp05_a_server_that_waits_for_a_sign_in_is_stopped_and_started() {
 }
 
 #[tokio::test]
-async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_the_same_host() {
+async fn auth04_auth12_a_token_goes_to_its_server_and_no_other_of_the_same_host() {
     let inn = Inn::declaring(MetadataLocation::WellKnown, |url| {
         json!({
             "far": { "type": "http", "url": url("/mcp") }, "below": { "type": "http", "url": url("/mcp/below") },
@@ -299,7 +333,7 @@ async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_t
 }
 
 #[tokio::test]
-async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_token() {
+async fn t16_a_server_that_claims_a_foreign_resource_does_not_get_its_token() {
     let inn = Inn::declaring(MetadataLocation::Around, |url| {
         json!({
             "good": { "type": "http", "url": url("/good/mcp") }, "evil": { "type": "http", "url": url("/evil/mcp") },
@@ -323,7 +357,7 @@ async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_t
 }
 
 #[tokio::test]
-async fn mcp21_a_client_that_was_registered_beforehand_is_shown_and_its_secret_is_not() {
+async fn mcp21_a_preregistered_client_id_is_published_without_its_secret() {
     const SECRET: &str = "s3cr3t-of-the-registered-client";
     let inn = Inn::declaring(MetadataLocation::Header, |url| {
         let oauth = json!({ "clientId": "inn-desk", "clientSecret": SECRET });
@@ -335,10 +369,10 @@ async fn mcp21_a_client_that_was_registered_beforehand_is_shown_and_its_secret_i
     inn.login.set(|behaviour| behaviour.registers = false);
     let needed = inn.needed("far").await;
     assert_eq!(needed["oauthClient"], json!({ "clientId": "inn-desk" }));
-    let person = User {
+    let user = User {
         client_secret: Some(SECRET.to_owned()),
     };
-    give(&inn.scene.client, &person.sign_in(&needed).await).await;
+    give(&inn.scene.client, &user.sign_in(&needed).await).await;
     inn.scene.named_is("far", "ready").await;
     assert!(inn.login.secrets().contains(&SECRET.to_owned()));
     inn.assert_discreet().await;

@@ -89,7 +89,7 @@ async fn otl06_records_name_turn_and_session_and_standard_error_is_debug() {
 }
 
 #[tokio::test]
-async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_restart() {
+async fn otl05_rec07_a_reconnecting_client_goes_live_also_after_a_restart() {
     let scene = McpHost::ready("plain").await;
     let mut first = listener(&scene.host, "reader", "info").await;
     log(&scene, "t1", "info", "heard once").await;
@@ -123,7 +123,7 @@ async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_resta
 }
 
 #[tokio::test]
-async fn otl02_the_published_client_is_not_disturbed_by_a_log_that_it_does_not_know() {
+async fn otl02_the_published_client_tolerates_an_unknown_log_channel() {
     let scene = McpHost::ready("plain").await;
     let published = OfficialClient::connect(scene.host.address(), "published").await;
     let subscribed = published.client().subscribe("ahp-otlp://logs/trace".to_owned()).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use innkeeper_testkit::logs::{LogListener, ReceivedRecord};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown};
-use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
+use innkeeper_testkit::process::{HostOptions, HostProcess, TIMEOUT};
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -160,7 +160,7 @@ async fn eventually(mut condition: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it happens");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("it happens");
 }
 
 fn assert_secret(bytes: &[u8], place: &str) {
@@ -240,7 +240,7 @@ async fn t23_unreadable_tokens_are_reported_and_require_a_new_sign_in() {
 }
 
 #[tokio::test]
-async fn auth07_without_keeping_a_token_goes_with_the_host_and_nothing_is_written() {
+async fn auth07_without_persistence_a_token_ends_with_the_host_unwritten() {
     let options = options().setting("[mcp]\nkeep_tokens = false");
     let far = Far::signed_in(options, json!({})).await;
     assert!(far.doctor().contains("not persisted"), "{}", far.doctor());
@@ -273,7 +273,7 @@ async fn auth06_a_token_is_refreshed_before_a_sign_in_is_required() {
     assert_eq!(
         shown.matches("\"authRequired\"").count(),
         1,
-        "nobody was asked again: {shown}"
+        "no user was asked again: {shown}"
     );
     far.assert_secret_everywhere().await;
 
@@ -440,13 +440,13 @@ async fn t16_a_token_for_a_parent_resource_serves_only_its_server() {
     let was_asked = |action: &&Value| action["id"] == far_id && action["state"]["kind"] == "authRequired";
     assert!(
         !actions.iter().any(|action| was_asked(&action)),
-        "nobody is asked again"
+        "no user is asked again"
     );
     far.assert_secret_everywhere().await;
 }
 
 #[tokio::test]
-async fn auth06_an_authorization_server_that_cannot_be_asked_is_asked_again_and_followed_nowhere() {
+async fn auth06_an_unreachable_authorization_server_is_retried() {
     let far = Far::waiting(options()).await;
     far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
     far.server_is("ready").await;

@@ -4,13 +4,13 @@ use ahp_types::state::Turn;
 use innkeeper_testkit::official::{OfficialClient, View, markdown};
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession};
 
 const METHOD: &str = "sampling/createMessage";
 
 /// A session with a server that has apps, and a client that shows them.
 struct AppSampling<'a> {
-    room: Room<'a>,
+    room: TestSession<'a>,
     view: OfficialClient,
     channel: Value,
 }
@@ -26,7 +26,7 @@ impl<'a> AppSampling<'a> {
         let room = inn.ready_room("one", "odd").await;
         let view = OfficialClient::connect_with_apps(inn.host.address(), "view").await;
         let uris = view.join(&room.uris.session).await;
-        let beside = Room { client: &view, uris };
+        let beside = TestSession { client: &view, uris };
         let channel = beside.server("odd")["channel"].clone();
         Self { room, view, channel }
     }
@@ -66,7 +66,7 @@ impl<'a> AppSampling<'a> {
 }
 
 #[tokio::test]
-async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_wrote() {
+async fn mcp15_users_allow_sampling_of_an_app_and_see_its_result() {
     let inn = open().await;
     let scene = AppSampling::new(&inn).await;
     let asking = scene.view.request::<Value>(METHOD, scene.params("Name a colour."));
@@ -92,7 +92,11 @@ async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_
     let text = answer["content"]["text"].as_str().unwrap_or_default();
     assert!(text.contains("You said: Name a colour."), "{answer}");
     let turn = scene.app_turn(0).await;
-    assert_eq!(markdown(&turn.response_parts), text, "everyone sees what the app got");
+    assert_eq!(
+        markdown(&turn.response_parts),
+        text,
+        "every client sees what the app got"
+    );
     let message = json!(turn.message);
     assert_eq!(message["origin"]["kind"], "tool", "{message}");
 
@@ -106,7 +110,7 @@ async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_
 }
 
 #[tokio::test]
-async fn mcp15_a_request_of_an_app_that_is_declined_or_makes_no_sense_is_refused() {
+async fn mcp15_a_declined_or_invalid_request_of_an_app_is_an_error() {
     let inn = open().await;
     let scene = AppSampling::new(&inn).await;
     let (code, message) = scene

@@ -4,13 +4,13 @@ use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory};
-use crate::npm::{package, servers};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession};
+use innkeeper_testkit::npm_servers::{package, servers};
 
 const PAGE: &str = "text/html;profile=mcp-app";
 
 /// A session with the server of an app, and its address.
-async fn app(inn: &Inn) -> Room<'_> {
+async fn app(inn: &Inn) -> TestSession<'_> {
     inn.ready_room("apps", "app").await
 }
 
@@ -28,7 +28,7 @@ async fn mcp20_mcp14_e58_clients_without_apps_see_an_ordinary_call() {
     let room = app(&inn).await;
     let shows_apps = OfficialClient::connect_with_apps(inn.host.address(), "shows-apps").await;
     let uris = shows_apps.join(&room.uris.session).await;
-    let beside = Room {
+    let beside = TestSession {
         client: &shows_apps,
         uris,
     };
@@ -92,7 +92,7 @@ async fn mcp20_a_tool_for_an_app_is_called_by_the_app_only() {
     let room = app(&inn).await;
     let shows_apps = OfficialClient::connect_with_apps(inn.host.address(), "shows-apps").await;
     let uris = shows_apps.join(&room.uris.session).await;
-    let beside = Room {
+    let beside = TestSession {
         client: &shows_apps,
         uris,
     };

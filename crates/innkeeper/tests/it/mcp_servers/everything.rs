@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::mcp_servers::offers::offers;
-use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
-use crate::npm::{Beside, package, servers};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession, options};
+use innkeeper_testkit::npm_servers::{NpmServer, package, servers};
 
 /// Waits until the guide lists something; what a server has may change after it is ready.
-async fn listed(room: &Room<'_>, what: &str) -> String {
+async fn listed(room: &TestSession<'_>, what: &str) -> String {
     for attempt in 0.. {
         let list = room.say(&format!("list-{what}-{attempt}"), "/mcp").await;
         if list.contains(what) {
@@ -38,8 +38,8 @@ async fn everything(declared: Value) {
     assert!(call["structuredContent"]["temperature"].is_number(), "{call}");
     let (_, call) = room.call("image", "everything get-tiny-image").await;
     let pieces = call["content"].as_array().expect("content");
-    let is_picture = |piece: &&Value| piece["contentType"] == "image/png";
-    assert!(pieces.iter().any(|piece| is_picture(&piece)), "{call}");
+    let is_image = |piece: &&Value| piece["contentType"] == "image/png";
+    assert!(pieces.iter().any(|piece| is_image(&piece)), "{call}");
     let (words, _) = room.call("roots", "everything get-roots-list").await;
     assert!(words.contains(&inn.place.uri()), "{words}");
 
@@ -51,7 +51,7 @@ async fn everything(declared: Value) {
 }
 
 /// The progress of a call is shown on it.
-async fn progress(room: &Room<'_>) {
+async fn progress(room: &TestSession<'_>) {
     let long = r#"everything trigger-long-running-operation {"duration": 1, "steps": 4}"#;
     let (words, _) = room.call("progress", long).await;
     assert!(words.contains("completed"), "{words}");
@@ -62,7 +62,7 @@ async fn progress(room: &Room<'_>) {
 }
 
 /// A turn that is cancelled ends although its call would go on for minutes, and the next one finds the server well.
-async fn cancel(room: &Room<'_>) {
+async fn cancel(room: &TestSession<'_>) {
     let long = r#"everything trigger-long-running-operation {"duration": 600, "steps": 2}"#;
     room.begin("cancelled", long).await;
     room.client.call_in(&room.uris.chat, "running").await;
@@ -75,7 +75,7 @@ async fn cancel(room: &Room<'_>) {
 }
 
 /// An elicitation is a question of the session, and the call continues with the answer.
-async fn elicitation(room: &Room<'_>) {
+async fn elicitation(room: &TestSession<'_>) {
     room.begin("asks", "everything trigger-elicitation-request").await;
     let wait = room.client.wait_for(&room.uris.session, "chatInput").await;
     let request = &wait["request"];
@@ -105,7 +105,7 @@ async fn mcp12_everything_over_streamable_http() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let beside = Beside::start(&program, Some("streamableHttp")).await;
+    let beside = NpmServer::start(&program, Some("streamableHttp")).await;
     everything(json!({ "type": "http", "url": beside.url("/mcp") })).await;
 }
 
@@ -114,7 +114,7 @@ async fn f3_a_server_behind_an_address_may_go_and_come_back() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let mut beside = Beside::start(&program, Some("streamableHttp")).await;
+    let mut beside = NpmServer::start(&program, Some("streamableHttp")).await;
     let declared = json!({ "type": "http", "url": beside.url("/mcp") });
     let inn = Inn::open(TestDirectory::new(), json!({ "everything": declared })).await;
     let room = inn.ready_room("gone", "everything").await;
@@ -145,7 +145,7 @@ async fn mcp12_everything_over_the_older_transport() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let beside = Beside::start(&program, Some("sse")).await;
+    let beside = NpmServer::start(&program, Some("sse")).await;
     everything(json!({ "type": "sse", "url": beside.url("/sse") })).await;
 }
 

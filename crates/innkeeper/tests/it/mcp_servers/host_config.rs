@@ -35,7 +35,7 @@ fn pids(place: &TestDirectory, name: &str) -> usize {
 }
 
 #[tokio::test]
-async fn cus01_cus03_a_configured_server_is_ready_in_every_session_without_a_question() {
+async fn cus01_cus03_a_configured_server_is_ready_in_every_session_unasked() {
     let place = TestDirectory::new();
     let far = "[mcp.servers.far]\nurl = \"http://127.0.0.1:1/mcp?key=s3cr3t-3\"\n\
                headers = { Authorization = \"Bearer s3cr3t-4\" }\n";
@@ -46,7 +46,7 @@ async fn cus01_cus03_a_configured_server_is_ready_in_every_session_without_a_que
     let uri = format!("file://{}", inn.host.path("innkeeper.toml").display());
     assert_eq!(server["uri"], uri, "{server}");
     assert_eq!(server["range"]["start"]["line"], 0, "{server}");
-    assert_eq!(server["enablement"], Value::Null, "nobody decided anything");
+    assert_eq!(server["enablement"], Value::Null, "there is no decision");
     // A variable of the host said which kind of server it is.
     let (words, call) = room.call("t1", r#"garden echo {"text": "hello"}"#).await;
     assert!(words.contains("hello"), "{words}");

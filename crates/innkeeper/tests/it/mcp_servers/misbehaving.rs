@@ -3,10 +3,10 @@
 use innkeeper_testkit::official::SessionUris;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession, options};
 
 /// More than a host needs for anything that happens here, and less than what servers try to make it hold.
-const MOST_GROWTH: u64 = 64 << 20;
+const MAX_GROWTH: u64 = 64 << 20;
 
 /// A host with an odd server, and a session that has nothing to do with it.
 struct Bystanders {
@@ -26,7 +26,7 @@ impl Bystanders {
     }
 
     /// No other server was harmed.
-    async fn is_unharmed(&self, room: &Room<'_>) {
+    async fn is_unharmed(&self, room: &TestSession<'_>) {
         let turn = self
             .inn
             .client
@@ -34,11 +34,11 @@ impl Bystanders {
             .await;
         assert!(!turn.response_parts.is_empty());
         let grown = self.inn.host.peak_memory().saturating_sub(self.memory);
-        assert!(grown < MOST_GROWTH, "{} MiB more than before", grown >> 20);
+        assert!(grown < MAX_GROWTH, "{} MiB more than before", grown >> 20);
         room.client.assert_converged().await;
     }
 
-    async fn still_answers(&self, room: &Room<'_>, turn: &str) {
+    async fn still_answers(&self, room: &TestSession<'_>, turn: &str) {
         let (words, _) = room.call(turn, r#"odd echo {"text": "hello"}"#).await;
         assert!(words.contains("hello"), "{words}");
     }
@@ -106,7 +106,7 @@ async fn t26_an_answer_of_100_mb_fails_its_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn mcp02_a_server_whose_tools_change_all_the_time_is_not_published_all_the_time() {
+async fn mcp02_constantly_changing_tools_are_published_at_a_limited_rate() {
     let scene = Bystanders::open("restless", "").await;
     let room = scene.inn.ready_room("odd", "odd").await;
     room.client.caught_up().await;

@@ -3,10 +3,10 @@
 use innkeeper_testkit::official::turn_started;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room};
+use crate::mcp_servers::support::{Inn, TestSession};
 
 /// Returns the completions at the end of a text.
-async fn items(room: &Room<'_>, text: &str) -> Vec<Value> {
+async fn items(room: &TestSession<'_>, text: &str) -> Vec<Value> {
     let offset = text.encode_utf16().count();
     let params = json!({ "channel": room.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
     let found: Value = room.client.request("completions", params).await.expect("answered");
@@ -14,7 +14,7 @@ async fn items(room: &Room<'_>, text: &str) -> Vec<Value> {
 }
 
 /// All of it.
-pub(crate) async fn offers(inn: &Inn, room: &Room<'_>) {
+pub(crate) async fn offers(inn: &Inn, room: &TestSession<'_>) {
     prompts(room).await;
     resources(room).await;
     sampling(room).await;
@@ -22,7 +22,7 @@ pub(crate) async fn offers(inn: &Inn, room: &Room<'_>) {
 }
 
 /// Prompts are completed and called like commands.
-async fn prompts(room: &Room<'_>) {
+async fn prompts(room: &TestSession<'_>) {
     let found = items(room, "/everything").await;
     let labels: Vec<&str> = found
         .iter()
@@ -41,7 +41,7 @@ async fn prompts(room: &Room<'_>) {
 }
 
 /// Resources are completed, attached and read.
-async fn resources(room: &Room<'_>) {
+async fn resources(room: &TestSession<'_>) {
     let found = items(room, "what is @everything:arch").await;
     let item = found.first().expect("the server has a document about its architecture");
     let inserted = item["insertText"].as_str().unwrap_or_default();
@@ -59,7 +59,7 @@ async fn resources(room: &Room<'_>) {
 }
 
 /// The server requests sampling; the user sees the request and allows it.
-async fn sampling(room: &Room<'_>) {
+async fn sampling(room: &TestSession<'_>) {
     let ask = r#"everything trigger-sampling-request {"prompt": "Name a colour.", "maxTokens": 20}"#;
     room.begin("sampling", ask).await;
     let wait = room.client.wait_for(&room.uris.session, "chatInput").await;
@@ -76,7 +76,7 @@ async fn sampling(room: &Room<'_>) {
 }
 
 /// Logs of the server are in the host's log.
-async fn logging(inn: &Inn, room: &Room<'_>) {
+async fn logging(inn: &Inn, room: &TestSession<'_>) {
     let (words, _) = room.call("logging", "everything toggle-simulated-logging").await;
     assert!(words.contains("Started simulated"), "{words}");
     // It picks one of its messages by chance.

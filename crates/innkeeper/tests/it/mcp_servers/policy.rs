@@ -3,10 +3,10 @@
 use innkeeper_testkit::official::tool_calls_of;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession, options};
 
 /// A session with the same server twice: `garden` of the host's configuration, `field` of the workspace.
-async fn both(inn: &Inn) -> Room<'_> {
+async fn both(inn: &Inn) -> TestSession<'_> {
     let room = inn.ready_room("one", "field").await;
     room.server_is("garden", "ready").await;
     room
@@ -20,7 +20,7 @@ async fn open() -> Inn {
 }
 
 /// Calls a tool, waits for the confirmation, and denies it.
-async fn is_asked_about(room: &Room<'_>, turn: &str, what: &str) {
+async fn is_asked_about(room: &TestSession<'_>, turn: &str, what: &str) {
     room.client
         .start_turn(&room.uris.chat, turn, &format!("/mcp {what}"))
         .await;

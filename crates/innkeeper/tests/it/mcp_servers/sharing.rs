@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession, options};
 
 async fn open(settings: &str) -> Inn {
     let place = TestDirectory::new();
@@ -12,7 +12,7 @@ async fn open(settings: &str) -> Inn {
     Inn::open_with(place, servers, options().setting(settings)).await
 }
 
-async fn dispose(inn: &Inn, room: &Room<'_>) {
+async fn dispose(inn: &Inn, room: &TestSession<'_>) {
     let params = json!({ "channel": room.uris.session });
     let gone: Value = inn.client.request("disposeSession", params).await.expect("disposed of");
     assert_eq!(gone, Value::Null);
@@ -20,13 +20,13 @@ async fn dispose(inn: &Inn, room: &Room<'_>) {
     inn.client.view().forget(&room.uris.chat);
 }
 
-async fn echoes(room: &Room<'_>, turn: &str) {
+async fn echoes(room: &TestSession<'_>, turn: &str) {
     let (words, _) = room.call(turn, r#"odd echo {"text": "hello"}"#).await;
     assert!(words.contains("hello"), "{words}");
 }
 
 #[tokio::test]
-async fn sessions_of_one_workspace_share_a_process_until_the_last_of_them_is_gone() {
+async fn sessions_of_one_workspace_share_a_process_until_the_last_one_ends() {
     let inn = open("").await;
     let first = inn.ready_room("one", "odd").await;
     let second = inn.room("two").await;

@@ -3,7 +3,7 @@
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession};
 
 fn is_message(message: &Value) -> bool {
     message["method"] == "notifications/message"
@@ -21,7 +21,7 @@ async fn client(inn: &Inn, name: &str, shows_apps: bool) -> RawClient {
 }
 
 /// Subscribes to a session, and returns its only server as it is shown.
-async fn join(client: &mut RawClient, room: &Room<'_>) -> Value {
+async fn join(client: &mut RawClient, room: &TestSession<'_>) -> Value {
     let params = json!({ "channel": room.uris.session });
     let joined = client.call("subscribe", params).await.expect("subscribed");
     let entries = joined["snapshot"]["state"]["customizations"].as_array();
@@ -100,7 +100,7 @@ async fn mcp14_mcp15_mcp18_only_the_view_of_an_app_talks_to_its_server() {
     assert_eq!(
         told["params"],
         with(json!({ "level": "error", "data": { "n": 1 } })),
-        "what others sent reached nobody"
+        "the messages of others reached no client"
     );
     // All recipients get it at once: it would have arrived before this response.
     for other in [&mut shows_none, &mut elsewhere] {

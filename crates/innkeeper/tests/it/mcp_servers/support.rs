@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown, tool_calls_of};
-use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE, lives};
+use innkeeper_testkit::process::{HostOptions, HostProcess, TIMEOUT, lives};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -89,7 +89,7 @@ impl TestDirectory {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(TIMEOUT, waiting).await;
         assert!(waited.is_ok(), "{} live and not {count}", self.living());
     }
 }
@@ -120,16 +120,16 @@ impl Inn {
     }
 
     /// A session in the workspace.
-    pub(crate) async fn room(&self, name: &str) -> Room<'_> {
+    pub(crate) async fn room(&self, name: &str) -> TestSession<'_> {
         let uris = self.client.create_session_in(name, &self.place.uri()).await;
-        Room {
+        TestSession {
             client: &self.client,
             uris,
         }
     }
 
     /// Opens the first session, and trusts its servers.
-    pub(crate) async fn allowed_room(&self, name: &str, server: &str) -> Room<'_> {
+    pub(crate) async fn allowed_room(&self, name: &str, server: &str) -> TestSession<'_> {
         let room = self.room(name).await;
         room.server_is(server, "error").await;
         self.allow();
@@ -137,7 +137,7 @@ impl Inn {
     }
 
     /// The same, with its server ready.
-    pub(crate) async fn ready_room(&self, name: &str, server: &str) -> Room<'_> {
+    pub(crate) async fn ready_room(&self, name: &str, server: &str) -> TestSession<'_> {
         let room = self.allowed_room(name, server).await;
         room.server_is(server, "ready").await;
         room
@@ -164,12 +164,12 @@ impl Inn {
 }
 
 /// A session as one client has it.
-pub(crate) struct Room<'a> {
+pub(crate) struct TestSession<'a> {
     pub(crate) client: &'a OfficialClient,
     pub(crate) uris: SessionUris,
 }
 
-impl Room<'_> {
+impl TestSession<'_> {
     /// A server as this client is shown it, at the top or within a plugin.
     pub(crate) fn server(&self, name: &str) -> Value {
         shown(&self.client.view(), &self.uris.session, name)

@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession};
 
 /// Returns the states of a server in order, after a number of actions.
-fn states(room: &Room<'_>, after: usize) -> Vec<String> {
+fn states(room: &TestSession<'_>, after: usize) -> Vec<String> {
     let actions = room.client.view().actions_on(&room.uris.session);
     let news = actions.iter().skip(after);
     let changes = news.filter(|action| action["type"] == "session/mcpServerStateChanged");
@@ -47,13 +47,13 @@ async fn p12_revoking_trust_ends_running_servers_and_calls() {
 }
 
 #[tokio::test]
-async fn p12_a_server_that_waits_says_nothing_about_decisions_that_are_not_about_it() {
+async fn p12_a_waiting_server_ignores_decisions_about_others() {
     let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers.clone()).await;
     let room = inn.room("one").await;
     room.server_is("odd", "error").await;
-    let actions = |room: &Room<'_>| room.client.view().actions_on(&room.uris.session);
+    let actions = |room: &TestSession<'_>| room.client.view().actions_on(&room.uris.session);
     let before = actions(&room).len();
 
     // In another workspace a user allows the server and revokes it.
@@ -65,7 +65,7 @@ async fn p12_a_server_that_waits_says_nothing_about_decisions_that_are_not_about
     )
     .expect("written");
     let uri = format!("file://{}", elsewhere.display());
-    let there = Room {
+    let there = TestSession {
         client: &inn.client,
         uris: inn.client.create_session_in("two", &uri).await,
     };

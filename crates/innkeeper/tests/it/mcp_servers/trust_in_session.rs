@@ -7,7 +7,7 @@ use innkeeper_testkit::official::{OfficialClient, View, markdown};
 use innkeeper_testkit::raw::Address;
 use serde_json::{Value, json};
 
-use crate::mcp_servers::support::{Inn, Room, TestDirectory, options};
+use crate::mcp_servers::support::{Inn, TestDirectory, TestSession, options};
 
 /// Two servers, one of them with a key in its environment.
 fn two_servers(place: &TestDirectory) -> Value {
@@ -16,7 +16,7 @@ fn two_servers(place: &TestDirectory) -> Value {
     json!({ "odd": odd, "even": place.odd("plain") })
 }
 
-impl Room<'_> {
+impl TestSession<'_> {
     /// Waits for the question about servers.
     async fn question(&self) -> Value {
         self.client.wait_for(&self.uris.session, "chatInput").await
@@ -63,7 +63,7 @@ fn trusted(inn: &Inn) -> String {
 }
 
 #[tokio::test]
-async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_has_them() {
+async fn p12_a_client_trusts_workspace_servers_and_the_asking_turn_has_them() {
     let place = TestDirectory::new();
     let servers = two_servers(&place);
     let inn = Inn::open(place, servers).await;
@@ -129,7 +129,7 @@ async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_
 }
 
 #[tokio::test]
-async fn p12_not_now_lasts_for_the_session_until_something_changes_or_a_user_starts_the_server() {
+async fn p12_not_now_lasts_until_a_change_or_a_user_starts_the_server() {
     let place = TestDirectory::new();
     let servers = json!({ "odd": place.odd("plain") });
     let inn = Inn::open(place, servers).await;

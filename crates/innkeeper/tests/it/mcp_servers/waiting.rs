@@ -23,7 +23,7 @@ fn starts_by_itself(server: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn mcp03_the_first_turn_of_a_session_waits_for_its_servers_and_has_their_tools() {
+async fn mcp03_the_first_turn_waits_for_servers_and_has_their_tools() {
     let inn = open("plain", |options| options.limit("mcp_blocking_ms", FOR_EVER_MS)).await;
     for session in ["one", "two"] {
         let room = inn.room(session).await;
@@ -65,7 +65,7 @@ async fn mcp03_a_turn_waits_for_servers_no_longer_than_is_configured() {
     room.say("t1", "hello").await;
     let (client, session) = (room.client, &room.uris.session);
     let is_left_alone = |view: &View| starts_by_itself(&shown(view, session, "odd"));
-    client.until("nobody waits for the server", is_left_alone).await;
+    client.until("no turn waits for the server", is_left_alone).await;
     inn.client.assert_converged().await;
 }
 

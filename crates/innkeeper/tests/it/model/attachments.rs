@@ -52,8 +52,8 @@ async fn images_and_files_reach_the_model() {
 async fn a_model_without_vision_gets_no_images() {
     let provider = "keyless = true\nmodels = [{ id = \"scripted\", vision = false }]";
     let stage = Setup::new(Api::Chat).provider(provider).stage(always()).await;
-    let picture = json!([{ "type": "embeddedResource", "label": "shot", "data": PNG, "contentType": "image/png" }]);
-    let asked = run(&stage, "t1", json!({ "attachments": picture })).await;
+    let image = json!([{ "type": "embeddedResource", "label": "shot", "data": PNG, "contentType": "image/png" }]);
+    let asked = run(&stage, "t1", json!({ "attachments": image })).await;
     assert!(!asked.body.to_string().contains(PNG), "{:#}", asked.body);
     assert!(users(&asked).join("\n").contains("you cannot see"), "{asked:#?}");
     stage.assert_in_order().await;

@@ -41,7 +41,7 @@ async fn ask_user_asks_a_text_question() {
     let (wait, told) = asked(json!({ "question": "Who are you?" }), "accept", Some(said)).await;
     assert_eq!(wait["request"]["questions"][0]["kind"], "text");
     assert!(wait.to_string().contains("Who are you?"));
-    assert_eq!(told, "The person answered: Ada");
+    assert_eq!(told, "The user answered: Ada");
 }
 
 #[tokio::test]
@@ -50,13 +50,13 @@ async fn ask_user_offers_answers_and_takes_others() {
     let chosen = json!({ "kind": "selected", "value": "tea" });
     let (wait, told) = asked(input.clone(), "accept", Some(chosen)).await;
     assert_eq!(wait["request"]["questions"][0]["kind"], "single-select");
-    assert_eq!(told, "The person answered: tea");
+    assert_eq!(told, "The user answered: tea");
 
     let input = json!({ "question": "What else?", "options": ["milk", "sugar"], "multiple": true });
     let chosen = json!({ "kind": "selected-many", "value": ["milk"], "freeformValues": ["honey"] });
     let (wait, told) = asked(input, "accept", Some(chosen)).await;
     assert_eq!(wait["request"]["questions"][0]["kind"], "multi-select");
-    assert_eq!(told, "The person answered: milk, honey");
+    assert_eq!(told, "The user answered: milk, honey");
 }
 
 #[tokio::test]

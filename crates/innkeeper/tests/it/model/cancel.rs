@@ -27,7 +27,7 @@ fn after() -> Reply {
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_the_model_speaks_and_the_server_sees_the_hang_up() {
+async fn cancelling_a_turn_hangs_up_on_a_streaming_model() {
     for api in Api::ALL {
         let script = [Reply::new().text("I begin and").stall().text(" end."), after()];
         let stage = Setup::new(api).stage(script).await;
@@ -94,7 +94,7 @@ async fn a_turn_is_cancelled_in_the_pause_before_another_try() {
 }
 
 #[tokio::test]
-async fn a_turn_is_cancelled_while_a_command_runs_which_goes_with_all_it_started() {
+async fn cancelling_a_turn_kills_a_running_command_with_its_children() {
     let script = [
         Reply::new()
             .call("run_command", json!({ "command": "echo first > a" }))

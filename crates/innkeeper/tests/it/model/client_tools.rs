@@ -9,7 +9,7 @@ use crate::model::support::Setup;
 const PNG: &str = "iVBORw0KGgo=";
 
 #[tokio::test]
-async fn act04_a_client_s_tool_is_offered_under_a_name_of_its_own_and_its_result_reaches_the_model() {
+async fn act04_a_clients_tool_has_its_own_name_and_its_result_reaches_the_model() {
     for api in Api::ALL {
         let script = Script::by(|asked| match asked.last_results().first() {
             None => Reply::new()
@@ -57,12 +57,8 @@ async fn act04_a_client_s_tool_is_offered_under_a_name_of_its_own_and_its_result
             "{api:?}: {results:?}"
         );
         assert!(results.iter().any(|text| text.contains("on disk")), "{results:?}");
-        let has_picture = asked.body.to_string().contains(PNG);
-        assert!(
-            has_picture,
-            "{api:?}: the picture reaches the model: {:?}",
-            asked.said()
-        );
+        let has_image = asked.body.to_string().contains(PNG);
+        assert!(has_image, "{api:?}: the image reaches the model: {:?}", asked.said());
         stage.assert_in_order().await;
     }
 }
@@ -71,7 +67,7 @@ async fn act04_a_client_s_tool_is_offered_under_a_name_of_its_own_and_its_result
 async fn act11_the_model_sees_that_a_client_left_during_its_call() {
     let script = Script::by(|asked| match asked.last_results().first() {
         None => Reply::new().call("paint", json!({ "what": "a door" })),
-        Some(_) => Reply::words("Nobody paints any more."),
+        Some(_) => Reply::words("No client paints any more."),
     });
     let setup = Setup::new(Api::Messages).options(|options| options.limit("grace_ms", 0));
     let stage = setup.stage(script).await;
@@ -90,7 +86,7 @@ async fn act11_the_model_sees_that_a_client_left_during_its_call() {
     painter.wait_for(&stage.uris.session, "toolClientExecution").await;
     painter.cut().await;
     let turn = stage.turn_end("t1").await;
-    assert_eq!(markdown(&turn.response_parts), "Nobody paints any more.");
+    assert_eq!(markdown(&turn.response_parts), "No client paints any more.");
     let said = stage.last_asked().said();
     let last = said.last().expect("something was said");
     assert!(

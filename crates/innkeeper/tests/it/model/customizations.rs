@@ -131,7 +131,7 @@ async fn cus26_the_first_turn_uses_the_customizations_of_the_workspace() {
 }
 
 #[tokio::test]
-async fn cus11_a_skill_that_is_switched_off_is_neither_offered_nor_called_nor_loaded() {
+async fn cus11_a_disabled_skill_is_neither_offered_nor_invoked_nor_loaded() {
     let script = Script::by(|asked| match users(asked).last().map(String::as_str) {
         Some("Ring.") if asked.last_results().is_empty() => Reply::new().call("use_skill", json!({ "name": "bell" })),
         _ => Reply::words("Yes."),
@@ -227,14 +227,14 @@ async fn cus18_disabled_customizations_do_not_apply_to_the_next_turn() {
     }
     let turn = stage.run_turn("t3", "And now?").await;
     assert_eq!(held(&stage), (0, 0), "{:#?}", stage.last_asked().said());
-    assert_eq!(count(&stage.last_asked(), "switched off or removed since"), 2);
+    assert_eq!(count(&stage.last_asked(), "disabled or deleted and no longer apply"), 2);
     assert_eq!(reasons(&turn), ["always"]);
     // It joins again once it is on and needed.
     for id in &ids {
         switch(&stage, id, true).await;
     }
     stage.run_turn("t4", "And now?").await;
-    assert_eq!(held(&stage), (0, 0), "nobody asked for it");
+    assert_eq!(held(&stage), (0, 0), "no client asked for it");
     let turn = stage.run_turn("t5", "Again.").await;
     assert_eq!(held(&stage), (1, 1), "{:#?}", stage.last_asked().said());
     assert_eq!(reasons(&turn), ["always", "glob"]);

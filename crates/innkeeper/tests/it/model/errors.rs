@@ -66,7 +66,7 @@ async fn a_broken_stream_keeps_its_text_and_resumes() {
     for api in Api::ALL {
         let script = [
             Reply::new()
-                .text("The first half of it and what nobody hears")
+                .text("The first half of it and a lost rest")
                 .deltas([5])
                 .cut_after(6),
             Reply::words(" and the second."),
@@ -158,7 +158,7 @@ async fn a_turn_that_failed_without_output_resumes_with_its_message() {
 }
 
 #[tokio::test]
-async fn a_turn_that_failed_in_the_middle_of_its_calls_is_resumed_with_their_results() {
+async fn a_turn_that_failed_between_calls_resumes_with_their_results() {
     for api in Api::ALL {
         let script = [
             Reply::new().text("I look.").call("read_file", json!({ "path": "a" })),
@@ -234,7 +234,7 @@ async fn a_pause_is_no_end() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_ends_is_asked_no_more_often_than_the_configuration_says() {
+async fn a_model_that_never_ends_is_called_at_most_as_often_as_configured() {
     let script = innkeeper_testkit::model_server::Script::by(|_| Reply::new().call("list_directory", json!({})));
     let stage = Setup::new(Api::Chat)
         .models("titles = false\nrounds_per_turn = 3")

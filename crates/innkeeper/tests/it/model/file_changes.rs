@@ -49,7 +49,7 @@ fn edit_of(call: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn res03_both_sides_of_a_change_are_snapshots_that_outlive_the_file_and_the_host() {
+async fn res03_both_sides_of_a_change_outlive_the_file_and_the_host() {
     let stage = stage().await;
     stage.start_turn("t1", "one").await;
     let wait = stage.approve().await;
@@ -113,6 +113,55 @@ async fn res03_both_sides_of_a_change_are_snapshots_that_outlive_the_file_and_th
         }
     }
     stage.assert_in_order().await;
+}
+
+/// Reads both sides of the change in a chat's first turn.
+async fn sides(client: &OfficialClient, chat: &str) -> (String, String) {
+    let edit = edit_of(&tool_calls_of(&client.chat(chat).turns[0])[0]);
+    (
+        content(client, &edit["before"]).await,
+        content(client, &edit["after"]).await,
+    )
+}
+
+#[tokio::test]
+async fn cht05_res03_a_fork_has_its_contents_also_without_the_original() {
+    let stage = stage().await;
+    stage.write(NAME, "zero");
+    stage.start_turn("t1", "one").await;
+    stage.approve().await;
+    stage.turn_end("t1").await;
+    let session = &stage.uris.session;
+    let fork = "ahp-chat:/fork";
+    let source = json!({ "source": { "kind": "fork", "chat": stage.uris.chat, "turnId": "t1" } });
+    stage.client.create_chat(session, fork, source).await;
+    let expected = ("zero".to_owned(), "one".to_owned());
+    assert_eq!(sides(&stage.client, fork).await, expected);
+    // A later change in the fork belongs to it alone.
+    stage.client.start_turn(fork, "t2", "two").await;
+    stage.approve().await;
+    let turn = stage.client.turn_end(fork, "t2").await;
+    let later = edit_of(&tool_calls_of(&turn)[0]);
+    assert_eq!(content(&stage.client, &later["before"]).await, "one");
+    assert_eq!(stage.client.chat(&stage.uris.chat).turns.len(), 1);
+
+    // The fork moves into a session of its own, and the session of the original is deleted for good.
+    stage.client.assert_converged().await;
+    let params = json!({ "channel": fork, "destination": { "kind": "newSession" } });
+    let moved: Value = stage.client.request("moveChat", params).await.expect("moved");
+    let dispose = json!({ "channel": session, "_meta": { "innkeeper.forGood": true } });
+    let _: Value = stage
+        .client
+        .request("disposeSession", dispose)
+        .await
+        .expect("disposed of");
+    stage.write(NAME, "something else");
+    let host = stage.host.kill_and_restart().await;
+    let reader = OfficialClient::connect(host.address(), "reader").await;
+    reader.join(moved["session"].as_str().expect("a session")).await;
+    reader.subscribe(fork).await;
+    assert_eq!(sides(&reader, fork).await, expected);
+    assert_eq!(content(&reader, &later["after"]).await, "two");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn p4_a_turn_interrupted_by_a_kill_resumes_with_its_history() {
         assert_eq!(
             users(&asked)[..2],
             ["Hello.", "Tell me."],
-            "what the person said is there"
+            "the user's message is there"
         );
         assert!(
             has_result(&asked.said(), "hello there"),

@@ -29,7 +29,7 @@ async fn sign_in(client: &OfficialClient, server: &ModelServer, token: &str) {
 }
 
 #[tokio::test]
-async fn auth_without_a_key_the_agent_says_how_to_get_one_and_a_client_s_token_does() {
+async fn auth_without_a_key_the_agent_names_the_remedy_and_a_token_suffices() {
     for api in Api::ALL {
         let server = ModelServer::start(always()).await;
         let host = Setup::new(api).provider(NO_KEY).host(&server).await;
@@ -95,7 +95,7 @@ async fn auth_each_client_s_turn_is_asked_with_that_client_s_token() {
 }
 
 #[tokio::test]
-async fn auth09_a_token_that_is_refused_is_asked_for_again_and_the_turn_goes_on_with_another() {
+async fn auth09_a_rejected_token_is_requested_again_and_the_turn_continues() {
     let script = Script::by(|asked| match key_of(asked).as_deref() {
         Some("good") => Reply::words("Welcome."),
         _ => Reply::new().refuse(401, "authentication_error", "who are you?"),
@@ -229,7 +229,7 @@ async fn auth12_a_key_is_in_the_request_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_its_models_only_to_those_with_a_key_is_asked_when_there_is_one() {
+async fn a_server_that_lists_models_only_with_a_key_is_asked_once_there_is_one() {
     let server = ModelServer::start(always()).await;
     let host = Setup::new(Api::Chat).provider("").host(&server).await;
     let client = OfficialClient::connect(host.address(), "first").await;

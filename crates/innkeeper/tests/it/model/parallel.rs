@@ -99,14 +99,14 @@ async fn an_edited_input_is_executed() {
     ];
     let stage = Setup::new(Api::Chat).stage(script).await;
     stage.start_turn("t1", "Say it.").await;
-    let edited = json!({ "command": "echo person > said; echo person" }).to_string();
+    let edited = json!({ "command": "echo user > said; echo user" }).to_string();
     stage
         .decide(json!({ "approved": true, "editedToolInput": edited }))
         .await;
     let turn = stage.turn_end("t1").await;
-    assert_eq!(stage.read("said"), "person\n");
+    assert_eq!(stage.read("said"), "user\n");
     assert_eq!(tool_calls_of(&turn)[0]["toolInput"], edited);
     let results = stage.last_asked().last_results();
-    assert!(results[0].contains("person"), "{results:?}");
+    assert!(results[0].contains("user"), "{results:?}");
     stage.assert_in_order().await;
 }

@@ -12,7 +12,7 @@ fn always() -> Script {
 }
 
 #[tokio::test]
-async fn the_directory_s_own_rules_and_the_configuration_s_sections_are_in_the_prompt() {
+async fn rules_of_the_directory_and_configured_sections_are_in_the_prompt() {
     for api in Api::ALL {
         let models = "titles = false\nprompt = { tone = \"Speak like a pirate.\" }";
         let stage = Setup::new(api).models(models).stage(always()).await;
@@ -122,7 +122,7 @@ async fn smt06_a_rewritten_section_reaches_the_model() {
     assert!(!asked.is_empty());
     assert!(
         asked.iter().all(|ids| *ids == ["tone"]),
-        "`identity` is nobody's to rewrite: {asked:?}"
+        "no client may rewrite `identity`: {asked:?}"
     );
     let system = stage.last_asked().system();
     assert!(

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::model::support::{Setup, Stage};
 
-/// The chats of helpers, subscribed to.
-async fn helpers(stage: &Stage, count: usize) -> Vec<String> {
+/// The chats of subagents, subscribed to.
+async fn subagents(stage: &Stage, count: usize) -> Vec<String> {
     stage
         .client
-        .until("the helpers are there", |view| {
+        .until("the subagents are there", |view| {
             view.catalogue(&stage.uris.session).len() == count + 1
         })
         .await;
@@ -30,7 +30,7 @@ async fn a_subagent_has_its_own_chat_and_reports_its_last_message() {
             match (asked.said().first(), results.first().map(String::as_str)) {
                 (Some(said), None) if is_task(said) => Reply::new()
                     .text("On it.")
-                    .call("run_command", json!({ "command": "echo from the helper" })),
+                    .call("run_command", json!({ "command": "echo from the subagent" })),
                 (Some(said), Some(_)) if is_task(said) => Reply::words("The command said hello."),
                 (_, None) => Reply::new().call("delegate", json!({ "title": "Run it", "task": "Run the command." })),
                 (_, Some(report)) => Reply::words(format!("Reported: {report}")),
@@ -38,42 +38,42 @@ async fn a_subagent_has_its_own_chat_and_reports_its_last_message() {
         });
         let stage = Setup::new(api).stage(script).await;
         stage.start_turn("t1", "Have it run.").await;
-        let chats = helpers(&stage, 1).await;
+        let chats = subagents(&stage, 1).await;
         let wait = stage.approve().await;
-        assert_eq!(wait["chat"], json!(chats[0]), "the helper asks in its own chat");
+        assert_eq!(wait["chat"], json!(chats[0]), "the subagent asks in its own chat");
         let turn = stage.turn_end("t1").await;
         assert_eq!(markdown(&turn.response_parts), "Reported: The command said hello.");
         let calls = tool_calls_of(&turn);
         assert!(
             calls[0]["content"].to_string().contains(&chats[0]),
-            "the call names its helper: {:#}",
+            "the call names its subagent: {:#}",
             calls[0]
         );
-        let helper = stage.client.chat(&chats[0]);
-        assert_eq!(helper.turns.len(), 1);
-        assert_eq!(helper.turns[0].state, TurnState::Complete);
+        let subagent = stage.client.chat(&chats[0]);
+        assert_eq!(subagent.turns.len(), 1);
+        assert_eq!(subagent.turns[0].state, TurnState::Complete);
         assert_eq!(
-            markdown(&helper.turns[0].response_parts),
+            markdown(&subagent.turns[0].response_parts),
             "On it.The command said hello."
         );
-        assert!(helper.turns[0].usage.is_some(), "a helper has its own cost");
+        assert!(subagent.turns[0].usage.is_some(), "a subagent has its own cost");
         let requests = stage.server.requests();
-        let of_helper = requests
+        let of_subagent = requests
             .iter()
             .find(|asked| asked.said().first().is_some_and(is_task))
             .expect("asked");
         assert!(
-            of_helper.system().contains("You are a helper"),
+            of_subagent.system().contains("You are a subagent"),
             "{}",
-            of_helper.system()
+            of_subagent.system()
         );
         assert!(
-            !of_helper.tools().contains(&"ask_user".to_owned()),
-            "nobody reads along"
+            !of_subagent.tools().contains(&"ask_user".to_owned()),
+            "no user reads along"
         );
         assert!(
-            !of_helper.tools().contains(&"delegate".to_owned()),
-            "helpers send no helpers"
+            !of_subagent.tools().contains(&"delegate".to_owned()),
+            "subagents start no subagents"
         );
         stage.assert_in_order().await;
     }
@@ -97,7 +97,7 @@ async fn the_model_sees_failed_and_stopped_subagents() {
     );
     let stage = Setup::new(Api::Messages).stage(script).await;
     stage.start_turn("t1", "Send two.").await;
-    let chats = helpers(&stage, 2).await;
+    let chats = subagents(&stage, 2).await;
     let titled = |title: &str| {
         let found = chats.iter().find(|chat| stage.client.chat(chat).title == title);
         found.unwrap_or_else(|| panic!("a chat with the title {title}")).clone()
@@ -137,7 +137,7 @@ async fn a_subagent_has_no_tool_to_start_another() {
     assert_eq!(
         stage.server.requests().len(),
         4,
-        "two of the agent, two of its one helper"
+        "two of the agent, two of its one subagent"
     );
     stage.assert_in_order().await;
 }
@@ -151,13 +151,13 @@ async fn cancelling_a_turn_cancels_its_subagents() {
     });
     let stage = Setup::new(Api::Responses).stage(script).await;
     stage.start_turn("t1", "Begin.").await;
-    let chats = helpers(&stage, 1).await;
+    let chats = subagents(&stage, 1).await;
     stage.server.until_asked(2).await;
     stage.client.cancel_turn(&stage.uris.chat, "t1").await;
     stage.server.until_hung_up(1).await;
     stage
         .client
-        .until("the helper is cancelled", |view| {
+        .until("the subagent is cancelled", |view| {
             let chat = view.chat(&chats[0]).expect("mirrored");
             chat.turns
                 .first()

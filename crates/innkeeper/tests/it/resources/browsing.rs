@@ -8,16 +8,19 @@ use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::json;
 
+use crate::options;
 use crate::resources::files::{ask, uri_of, with_channel};
 use crate::transport::scopes::start_with_scopes;
-use crate::{options, start, start_with_client};
+
+/// A directory for temporary files that is not in memory: whole file systems are browsed without `/dev`.
+const ON_DISK: &str = "/var/tmp";
 
 /// The versions that VS Code offers.
 const VSCODE: [&str; 5] = ["0.9.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1"];
 
 #[tokio::test]
 async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured() {
-    let host = start().await;
+    let host = HostProcess::start(options().home_in(ON_DISK)).await;
     let home = fs::canonicalize(host.path(".")).expect("the home directory");
     fs::create_dir_all(home.join("work/a b#1")).expect("a directory");
     fs::write(home.join("work/notes.md"), "secret plans").expect("a file");
@@ -89,7 +92,7 @@ async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured(
         .expect_err("nothing there");
     assert_eq!(refused.code, -32008);
     // With a session in the folder its files are read as well.
-    let client = OfficialClient::connect(host.address(), "worker").await;
+    let client = OfficialClient::connect(host.address(), "viewer").await;
     client.create_session_in("picked", &format!("{start}/work")).await;
     let read = ask(&client, "resourceRead", notes).await;
     assert_eq!(read["data"], "secret plans");
@@ -97,8 +100,9 @@ async fn res01_a_folder_is_picked_with_the_default_token_and_nothing_configured(
 
 #[tokio::test]
 async fn sec03_browsing_shows_no_tokens_and_follows_links_everywhere_else() {
-    let (host, client) = start_with_client().await;
-    let elsewhere = tempfile::tempdir().expect("a directory");
+    let host = HostProcess::start(options().home_in(ON_DISK)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let elsewhere = tempfile::tempdir_in(ON_DISK).expect("a directory");
     fs::create_dir(elsewhere.path().join("inner")).expect("a directory");
     symlink(elsewhere.path(), host.path("link")).expect("a link");
     let home = uri_of(&host.path("."));

@@ -16,7 +16,7 @@ use crate::{options, start_with_client};
 pub(crate) fn project() -> (TempDir, String) {
     let project = tempfile::tempdir().expect("a directory");
     fs::write(project.path().join("notes.md"), "héllo\n").expect("a file");
-    fs::write(project.path().join("picture.png"), b"\x89PNG\r\n\x1a\n\xff").expect("a file");
+    fs::write(project.path().join("shot.png"), b"\x89PNG\r\n\x1a\n\xff").expect("a file");
     let uri = uri_of(project.path());
     (project, uri)
 }
@@ -40,21 +40,21 @@ async fn refused(client: &OfficialClient, method: &str, params: Value) -> (i64, 
     client.refused(method, with_channel(params)).await
 }
 
+/// Also RES-11 to RES-13 and RES-20.
 #[tokio::test]
-async fn res02_res04_res07_res08_res09_res10_res11_res12_res13_res20_the_published_client_works_with_the_files_of_its_session()
- {
+async fn res02_res04_res07_res08_res09_res10_the_published_client_uses_files() {
     let (_host, client) = start_with_client().await;
     let (project, uri) = project();
     client.create_session_in("files", &uri).await;
     let read = ask(&client, "resourceRead", json!({ "uri": format!("{uri}/notes.md") })).await;
     let expected = json!({ "data": "héllo\n", "encoding": "utf-8", "contentType": "text/markdown" });
     assert_eq!(read, expected);
-    let picture = json!({ "uri": format!("{uri}/picture.png"), "encoding": "utf-8" });
-    let read = ask(&client, "resourceRead", picture).await;
+    let image = json!({ "uri": format!("{uri}/shot.png"), "encoding": "utf-8" });
+    let read = ask(&client, "resourceRead", image).await;
     assert_eq!(read["encoding"], "base64", "RES-02: bytes are never text");
     assert_eq!(read["contentType"], "image/png");
     let listed = ask(&client, "resourceList", json!({ "uri": uri })).await;
-    let entries = json!([{ "name": "notes.md", "type": "file" }, { "name": "picture.png", "type": "file" }]);
+    let entries = json!([{ "name": "notes.md", "type": "file" }, { "name": "shot.png", "type": "file" }]);
     assert_eq!(listed["entries"], entries);
 
     let target = format!("{uri}/new/a%20b.txt");
@@ -300,7 +300,7 @@ async fn res19_client_resources_reach_the_agent_as_text() {
         assert_eq!(method, "resourceRead");
         match params["uri"].as_str().unwrap_or_default() {
             "virtual://first/untitled" => Ok(json!({ "data": "0123456789", "encoding": "utf-8" })),
-            "virtual://first/picture" => {
+            "virtual://first/image" => {
                 Ok(json!({ "data": "iVBORw==", "encoding": "base64", "contentType": "image/png" }))
             }
             "virtual://first/odd" => Ok(json!({ "data": 7 })),
@@ -315,7 +315,7 @@ async fn res19_client_resources_reach_the_agent_as_text() {
     let resource = |label: &str, uri: &str| json!({ "type": "resource", "label": label, "uri": uri });
     action["message"]["attachments"] = json!([
         resource("draft", "virtual://first/untitled"),
-        resource("picture", "virtual://first/picture"),
+        resource("image", "virtual://first/image"),
         resource("odd", "virtual://first/odd"),
         resource("gone", "virtual://first/gone"),
         resource("inline", "data:,abc"),
@@ -326,7 +326,7 @@ async fn res19_client_resources_reach_the_agent_as_text() {
     let said = innkeeper_testkit::official::markdown(&turn.response_parts);
     for line in [
         "“draft”, text of 10 characters",
-        "“picture”, image/png of about",
+        "“image”, image/png of about",
         "“odd”, text of",
         "“gone”, text of",
         "“inline”, text of 3 characters",
@@ -370,7 +370,7 @@ async fn sec03_api_keys_are_never_served() {
 /// A reader of a token has its scope, and a writer of the configuration controls the host at its next start: also where
 /// a link leads there, and where nothing is yet when the host starts.
 #[tokio::test]
-async fn sec03_tokens_behind_symlinks_and_missing_configurations_are_never_served() {
+async fn sec03_tokens_behind_symlinks_and_missing_configs_are_never_served() {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("real")).expect("a directory");
     std::os::unix::fs::symlink("real", place.path().join("secrets")).expect("a link");

@@ -35,7 +35,7 @@ async fn res14_a_request_waits_for_an_admin_and_its_grant_can_be_taken_back() {
     // It is for reading, for this place, and for this client.
     let write = with_channel(json!({ "uri": file, "data": "", "encoding": "utf-8" }));
     assert_eq!(client.refused("resourceWrite", write).await.0, -32009);
-    let beside = with_channel(json!({ "uri": format!("{uri}/picture.png") }));
+    let beside = with_channel(json!({ "uri": format!("{uri}/shot.png") }));
     assert_eq!(client.refused("resourceRead", beside).await.0, -32009);
     let mut other = RawClient::initialized(&drive, "other").await;
     assert_eq!(
@@ -165,6 +165,6 @@ async fn res14_res15_grants_are_listed_given_and_taken_back_at_the_command_line(
     assert!(said_ok, "{said}");
     let read = with_channel(json!({ "uri": file }));
     assert_eq!(client.refused("resourceRead", read).await.0, -32009, "RES-15");
-    let (said_ok, said) = grants(&host, &["allow", "nobody", path]).await;
+    let (said_ok, said) = grants(&host, &["allow", "unknown", path]).await;
     assert!(!said_ok && said.contains("no such client"), "{said}");
 }

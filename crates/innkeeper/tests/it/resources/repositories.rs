@@ -1,5 +1,6 @@
 //! The Git repository of a session in its state, with real repositories.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -90,7 +91,7 @@ async fn a_session_shows_and_follows_its_branch_and_changes() {
 }
 
 #[tokio::test]
-async fn two_sessions_in_one_directory_show_the_same_and_a_restarted_host_lists_it_without_opening_them() {
+async fn sessions_of_one_directory_agree_and_a_restarted_host_lists_it_unopened() {
     let host = HostProcess::start(options()).await;
     let client = OfficialClient::connect(host.address(), "first")
         .await
@@ -110,6 +111,100 @@ async fn two_sessions_in_one_directory_show_the_same_and_a_restarted_host_lists_
     let listed = client.listed(&one.session).await;
     assert_eq!(listed.meta.expect("metadata")["git"]["branchName"], "main");
     assert!(listed.project.is_some());
+}
+
+/// A program named `git` that notes each of its starts and then runs the real one.
+struct CountedGit {
+    directory: TempDir,
+}
+
+impl CountedGit {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = std::env::var("PATH").expect("a search path");
+        let mut programs = std::env::split_paths(&path).map(|at| at.join("git"));
+        let real = programs.find(|program| program.is_file()).expect("git is installed");
+        let starts = directory.path().join("starts");
+        let script = format!(
+            "#!/bin/sh\necho started >> '{}'\nexec '{}' \"$@\"\n",
+            starts.display(),
+            real.display()
+        );
+        let program = directory.path().join("git");
+        std::fs::write(&program, script).expect("written");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        Self { directory }
+    }
+
+    /// The search path with this program in front.
+    fn path(&self) -> String {
+        let rest = std::env::var("PATH").expect("a search path");
+        format!("{}:{rest}", self.directory.path().display())
+    }
+
+    fn starts(&self) -> usize {
+        let noted = std::fs::read_to_string(self.directory.path().join("starts"));
+        noted.unwrap_or_default().lines().count()
+    }
+
+    /// Waits until it was not started for a while, and returns how often it was.
+    async fn at_rest(&self) -> usize {
+        let mut before = self.starts();
+        loop {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            let now = self.starts();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lesson_38_listing_sessions_runs_no_version_control() {
+    let counted = CountedGit::new();
+    let host = HostProcess::start(options().environment("PATH", counted.path())).await;
+    let client = OfficialClient::connect(host.address(), "first")
+        .await
+        .of_a_mortal_host();
+    let repositories: Vec<TempDir> = (0..5).map(|_| repository()).collect();
+    for (number, repository) in repositories.iter().enumerate() {
+        let uris = client.create_session_in(&format!("s{number}"), &uri(repository)).await;
+        until_git(&client, &uris.session, "the branch is shown", |git| {
+            git["branchName"] == "main"
+        })
+        .await;
+        client.run_turn(&uris.chat, "t1", "hello").await;
+    }
+    let opened = counted.at_rest().await;
+    assert!(
+        opened >= 5,
+        "the program is the one that the host runs: {opened} starts"
+    );
+
+    let list = async |client: &OfficialClient| {
+        let params = json!({ "channel": "ahp-root://" });
+        let listed: Value = client.request("listSessions", params).await.expect("listed");
+        let items = listed["items"].as_array().expect("items");
+        assert_eq!(items.len(), 5);
+        for item in items {
+            assert_eq!(item["_meta"]["git"]["branchName"], "main", "{item}");
+        }
+    };
+    // Sessions that are open.
+    for _ in 0..20 {
+        list(&client).await;
+    }
+    assert_eq!(counted.at_rest().await, opened);
+    // Sessions that only the store has: a new host lists them without a look at their directories.
+    let host = host.stop().await.start().await;
+    let ended = counted.at_rest().await;
+    let client = OfficialClient::connect(host.address(), "second").await;
+    for _ in 0..20 {
+        list(&client).await;
+    }
+    assert_eq!(counted.at_rest().await, ended);
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn until_told(client: &OfficialClient, channel: &str, uri: &str, kind: &st
 }
 
 #[tokio::test]
-async fn wch01_wch03_wch04_wch05_wch06_two_clients_hear_of_changes_and_the_last_releases_the_watch() {
+async fn wch01_wch03_wch04_wch05_wch06_a_watch_lasts_until_the_last_client() {
     let (host, client) = start_with_client().await;
     let (project, uri) = project();
     client.create_session_in("files", &uri).await;
@@ -145,7 +145,7 @@ async fn wch07_watches_without_subscribers_are_released_and_limited() {
     // E-56: no client subscribes, so only the end of the lease frees the slot.
     let mut made = vec![watch(&client, json!({ "uri": uri })).await];
     let params = with_channel(json!({ "uri": uri }));
-    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
+    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::TIMEOUT;
     while made.len() < 3 {
         assert!(tokio::time::Instant::now() < deadline, "no place was ever free again");
         let another: Result<Value, _> = client.request("createResourceWatch", params.clone()).await;
@@ -228,7 +228,7 @@ async fn wch05_lesson_14_a_listener_that_reads_nothing_costs_the_others_nothing(
     let name = "x".repeat(200);
     let mut round = 0;
     while !host.log().contains("reads too slowly") {
-        assert!(round < 60, "nobody is given up");
+        assert!(round < 60, "no watch is dropped");
         let folder = project.path().join(format!("round{round}"));
         let names: Vec<_> = (0..500).map(|index| folder.join(format!("{name}{index}"))).collect();
         let writing = tokio::task::spawn_blocking(move || {

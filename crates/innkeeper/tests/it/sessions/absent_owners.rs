@@ -80,7 +80,7 @@ async fn lesson_46_back_within_the_grace_the_owner_finishes_its_call() {
 }
 
 #[tokio::test]
-async fn act_09_act_11_an_owner_that_unsubscribes_from_the_session_leaves_at_once() {
+async fn act_09_act_11_an_owner_that_unsubscribes_leaves_at_once() {
     let (_host, owner, witness, uris) = stage(30_000).await;
     witness.start_turn(&uris.chat, "t1", CALL).await;
     owner.wait_for(&uris.session, "toolClientExecution").await;
@@ -110,7 +110,7 @@ async fn rec_14_act_10_an_owner_that_comes_back_without_the_session_has_left_it(
 }
 
 #[tokio::test]
-async fn act_14_an_owner_with_two_connections_stays_as_long_as_one_of_them_listens() {
+async fn act_14_an_owner_with_two_connections_stays_while_one_subscribes() {
     let (host, owner, witness, uris) = stage(30_000).await;
     let mut twin = OfficialClient::connect(host.address(), "owner").await;
     twin.join(&uris.session).await;

@@ -153,7 +153,7 @@ async fn cht09_ses26_a_chat_works_in_some_of_its_sessions_directories() {
 }
 
 #[tokio::test]
-async fn cht24_cht25_background_work_outlives_its_turn_and_is_gone_when_it_is_done() {
+async fn cht24_cht25_background_work_outlives_its_turn_until_it_is_done() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("background").await;
     let turn = client.run_turn(&uris.chat, "t1", "/background 2").await;
@@ -166,11 +166,11 @@ async fn cht24_cht25_background_work_outlives_its_turn_and_is_gone_when_it_is_do
                 assert_eq!(shell.command, "water --for 2s");
                 assert_eq!(shell.terminal, None, "there is none to show");
             }
-            BackgroundWork::Subagent(worker) => watch = Some(worker.chat.clone()),
+            BackgroundWork::Subagent(subagent) => watch = Some(subagent.chat.clone()),
             BackgroundWork::Unknown(other) => panic!("{other}"),
         }
     }
-    let watch = watch.expect("CHT-25: the worker is listed with its chat");
+    let watch = watch.expect("CHT-25: the subagent is listed with its chat");
     assert_eq!(work.len(), 2);
     client.subscribe(&watch).await;
     // The chat is free meanwhile.
@@ -182,7 +182,7 @@ async fn cht24_cht25_background_work_outlives_its_turn_and_is_gone_when_it_is_do
             work.is_some_and(Vec::is_empty)
         })
         .await;
-    let turn = client.turn_end(&watch, "worker").await;
+    let turn = client.turn_end(&watch, "subagent").await;
     assert_eq!(turn.state, TurnState::Complete);
     assert!(markdown(&turn.response_parts).ends_with("Good morning."));
     client.assert_converged().await;
@@ -195,10 +195,10 @@ async fn cht14_a_subagent_rejects_user_messages() {
     let uris = client.create_session("hands-off").await;
     client.start_turn(&uris.chat, "t1", "/subagent").await;
     client
-        .until("the helper is there", |view| view.catalogue(&uris.session).len() == 2)
+        .until("the subagent is there", |view| view.catalogue(&uris.session).len() == 2)
         .await;
-    let worker = client.view().catalogue(&uris.session)[1].clone();
-    client.subscribe(&worker).await;
+    let subagent = client.view().catalogue(&uris.session)[1].clone();
+    client.subscribe(&subagent).await;
     for (number, action) in [
         queued("q1", "psst"),
         json!({ "type": "chat/draftChanged", "draft": message("psst") }),
@@ -207,12 +207,12 @@ async fn cht14_a_subagent_rejects_user_messages() {
     .into_iter()
     .enumerate()
     {
-        client.dispatch(&worker, action).await;
+        client.dispatch(&subagent, action).await;
         let reason = client.refusal(number + 1).await;
         assert!(reason.contains("chat"), "{reason}");
     }
     client.cancel_turn(&uris.chat, "t1").await;
-    client.start_turn(&worker, "t2", "and now?").await;
+    client.start_turn(&subagent, "t2", "and now?").await;
     assert_eq!(client.refusal(4).await, "this chat takes no messages from users");
     client.assert_converged().await;
 }
@@ -285,7 +285,9 @@ async fn ses27_disposing_of_a_session_ends_its_chats_and_subagents() {
     client.run_turn(&uris.chat, "t1", "/background 600").await;
     client.start_turn(SECOND, "t1", "/subagent 3").await;
     client
-        .until("all helpers are there", |view| view.catalogue(&uris.session).len() == 6)
+        .until("all subagents are there", |view| {
+            view.catalogue(&uris.session).len() == 6
+        })
         .await;
     let chats = client.view().catalogue(&uris.session);
     let _: Value = client

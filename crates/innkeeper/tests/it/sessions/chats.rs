@@ -16,7 +16,7 @@ async fn memories(client: &OfficialClient, chat: &str) -> String {
 }
 
 #[tokio::test]
-async fn cht01_cht10_a_second_chat_is_listed_before_the_answer_and_goes_its_own_way() {
+async fn cht01_cht10_a_second_chat_is_listed_before_the_response() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("two-chats").await;
     let watcher = OfficialClient::connect(host.address(), "watcher").await;
@@ -49,7 +49,7 @@ async fn cht01_cht10_a_second_chat_is_listed_before_the_answer_and_goes_its_own_
 }
 
 #[tokio::test]
-async fn cht02_cht04_chats_that_cannot_be_are_refused_with_the_field_and_leave_nothing_behind() {
+async fn cht02_cht04_invalid_chats_are_rejected_by_field() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("refusing").await;
     let other = client.create_session("elsewhere").await;
@@ -115,7 +115,7 @@ async fn cht02_cht04_chats_that_cannot_be_are_refused_with_the_field_and_leave_n
 }
 
 #[tokio::test]
-async fn cht05_a_fork_shows_the_history_through_its_turn_and_then_both_go_on_alone() {
+async fn cht05_a_fork_has_the_history_through_its_turn_and_then_diverges() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("fork").await;
     for (turn, text) in [("t1", "apples"), ("t2", "pears"), ("t3", "plums")] {

@@ -56,7 +56,7 @@ async fn root07_root08_only_admins_change_host_settings() {
     }
     admin.dispatch(ROOT, change(json!({ "silenceLimitMinutes": 90 }))).await;
     for who in [&admin, &driver, &visitor] {
-        who.until("everybody sees the change", |view| {
+        who.until("every client sees the change", |view| {
             let config = view.root().and_then(|root| root.config.as_ref());
             config.is_some_and(|config| config.values["silenceLimitMinutes"] == 90)
         })
@@ -129,7 +129,7 @@ async fn cmp05_settings_are_resolved_while_the_user_chooses() {
         assert_eq!(code, -32602, "{text}");
         assert!(text.contains(field), "{text}");
     }
-    let stranger = json!({ "channel": ROOT, "provider": "nobody", "config": {} });
+    let stranger = json!({ "channel": ROOT, "provider": "unknown", "config": {} });
     assert_eq!(client.refused("resolveSessionConfig", stranger).await.0, -32002);
 }
 

@@ -60,7 +60,7 @@ async fn until_last(client: &OfficialClient, chat: &str, last: &str) {
 }
 
 #[tokio::test]
-async fn page01_page03_a_long_chat_is_read_back_page_by_page_until_nothing_is_left() {
+async fn page01_page03_a_long_chat_is_read_back_page_by_page() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "long", 120).await;
     let reader = OfficialClient::connect(host.address(), "reader").await;
@@ -166,7 +166,7 @@ async fn trc02_truncation_stops_the_running_turn() {
 
 /// (CHT-15)
 #[tokio::test]
-async fn trc04_readers_with_different_windows_agree_after_a_cut_below_all_of_them() {
+async fn trc04_subscribers_with_different_windows_agree_after_a_truncation() {
     let (host, client) = start_with_client().await;
     let uris = with_turns(&client, "windows", 30).await;
     let mut readers = Vec::new();

@@ -64,14 +64,14 @@ async fn ses_01_a_taken_uri_and_ses_04_an_unknown_agent_are_refused() {
     let unknown: Result<Value, _> = client
         .request(
             "createSession",
-            json!({ "channel": "ahp-session:/x", "provider": "nobody" }),
+            json!({ "channel": "ahp-session:/x", "provider": "unknown" }),
         )
         .await;
     assert_eq!(
         rpc(unknown),
         (
             -32002,
-            "there is no agent \"nobody\" on this host; it has: tour, anthropic, openai".to_owned()
+            "there is no agent \"unknown\" on this host; it has: tour, anthropic, openai".to_owned()
         )
     );
     client.assert_converged().await;
@@ -185,7 +185,7 @@ async fn ses_27_disposing_a_session_ends_its_chats_turns_and_subscriptions() {
         .await;
     assert_eq!(rpc(again).0, -32001);
     // Actions for a disposed channel are ignored silently (DSP-05).
-    client.start_turn(&uris.chat, "t2", "anybody?").await;
+    client.start_turn(&uris.chat, "t2", "hello?").await;
     // The deletion can be undone for a while, so the name is taken (SES-37).
     let create: Result<Value, _> = client
         .request("createSession", json!({ "channel": uris.session }))

@@ -66,7 +66,7 @@ async fn cht16_cht17_ses13_a_chat_is_put_elsewhere_in_its_session() {
 }
 
 #[tokio::test]
-async fn cht17_cht18_a_chat_goes_to_another_session_and_its_readers_stay_with_it() {
+async fn cht17_cht18_a_chat_moves_to_another_session_with_its_subscribers() {
     let (host, client) = start_with_client().await;
     let from = client.create_session("from").await;
     let there = client.create_session("there").await;
@@ -123,16 +123,16 @@ async fn cht19_ses11_a_chat_moves_into_a_new_session_with_its_subagents() {
     client.create_chat(&from.session, chat, json!({})).await;
     client.start_turn(chat, "t1", "/subagent").await;
     client
-        .until("the helper is there", |view| view.catalogue(&from.session).len() == 3)
+        .until("the subagent is there", |view| view.catalogue(&from.session).len() == 3)
         .await;
-    let worker = client.view().catalogue(&from.session)[2].clone();
+    let subagent = client.view().catalogue(&from.session)[2].clone();
     client.cancel_turn(chat, "t1").await;
-    client.subscribe(&worker).await;
+    client.subscribe(&subagent).await;
     let session = move_chat(&client, chat, json!({ "kind": "newSession" })).await;
     client.subscribe(&session).await;
     let state = client.session(&session);
     assert_eq!(state.default_chat.as_deref(), Some(chat));
-    assert_eq!(order(&state), [chat, worker.as_str()]);
+    assert_eq!(order(&state), [chat, subagent.as_str()]);
     assert_eq!(client.chat(chat).movable, Some(false), "SES-11");
     until_order(&client, &from.session, &[&from.chat]).await;
     let stays = json!({ "channel": chat, "destination": to(&from.session, None) });

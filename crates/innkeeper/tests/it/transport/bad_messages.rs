@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use crate::{options, start, start_with_client};
 
 #[tokio::test]
-async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goes_on() {
+async fn trn_13_every_broken_message_has_its_error_and_no_disconnect() {
     let (host, witness) = start_with_client().await;
     let uris = witness.create_session("undisturbed").await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
@@ -226,7 +226,7 @@ async fn trn_03_binary_frames_hold_json_or_get_an_error() {
 }
 
 #[tokio::test]
-async fn a_text_frame_that_is_not_utf_8_ends_its_own_connection_with_1007_and_no_other() {
+async fn an_invalid_utf8_frame_ends_its_own_connection_with_1007() {
     let (host, witness) = start_with_client().await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     let frame = Frame::message(vec![b'"', 0xff, b'"'], OpCode::Data(Data::Text), true);
@@ -240,7 +240,7 @@ async fn a_text_frame_that_is_not_utf_8_ends_its_own_connection_with_1007_and_no
 }
 
 #[tokio::test]
-async fn lesson_17_a_message_above_the_limit_is_answered_with_1009_and_the_client_comes_back() {
+async fn lesson_17_a_message_above_the_limit_is_1009_and_the_client_reconnects() {
     let host = HostProcess::start(options().limit("message_bytes", 100_000)).await;
     let witness = OfficialClient::connect(host.address(), "witness").await;
     let uris = witness.create_session("ceiling").await;
@@ -270,7 +270,7 @@ async fn lesson_17_a_message_above_the_limit_is_answered_with_1009_and_the_clien
 }
 
 #[tokio::test]
-async fn a_message_in_many_fragments_is_one_message_and_too_many_bytes_of_them_are_1009() {
+async fn a_fragmented_message_is_one_message_and_too_many_bytes_are_1009() {
     let host = HostProcess::start(options().limit("message_bytes", 100_000)).await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     let text = br#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#;

@@ -23,7 +23,7 @@ async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClie
 }
 
 #[tokio::test]
-async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_without_affecting_others() {
+async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_alone() {
     // Long enough for the write to be waiting when the test begins to read again.
     let host = HostProcess::start(
         options()
@@ -62,7 +62,7 @@ async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_without_affec
         end,
         Incoming::Closed(1013, "the client reads too slowly; use reconnect".to_owned())
     );
-    // It comes back and gets what it missed, or a fresh picture.
+    // It comes back and gets what it missed, or a fresh snapshot.
     let mut back = RawClient::connect(host.address()).await;
     let params = json!({ "clientId": "deaf", "lastSeenServerSeq": last_seen, "subscriptions": [uris.chat] });
     let resumed = back.call("reconnect", params).await.expect("reconnect succeeds");
@@ -174,7 +174,7 @@ async fn trap_11_a_snapshot_of_several_megabytes_reaches_the_published_client() 
 }
 
 #[tokio::test]
-async fn a_chat_larger_than_the_queue_of_a_connection_can_be_opened_and_reopened() {
+async fn a_chat_larger_than_a_connections_queue_can_be_opened_and_reopened() {
     let limits = options()
         .limit("outbox_bytes", 1 << 20)
         .limit("agent_hold_bytes", 100_000);

@@ -34,7 +34,7 @@ async fn lesson_11_an_announcement_repeated_300_times_makes_no_loop() {
     }
     client.client().ping().await.expect("the host answers");
     witness.client().ping().await.expect("the host answers");
-    assert_eq!(witness.view().last_seen, before, "nobody else is told");
+    assert_eq!(witness.view().last_seen, before, "no other client is notified");
     let echoes = client
         .view()
         .actions
@@ -50,7 +50,7 @@ async fn lesson_11_an_announcement_repeated_300_times_makes_no_loop() {
 }
 
 #[tokio::test]
-async fn act_10_an_active_client_leaves_when_it_unsubscribes_and_stays_through_a_reconnect() {
+async fn act_10_an_active_client_leaves_on_unsubscribe_and_stays_on_reconnect() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("member").await;
     let witness = OfficialClient::connect(host.address(), "witness").await;
@@ -125,7 +125,7 @@ async fn dsp_18_only_user_messages_are_accepted() {
 }
 
 #[tokio::test]
-async fn trap_2_malformed_and_unknown_actions_are_refused_and_echoed_as_they_came() {
+async fn trap_2_malformed_and_unknown_actions_are_rejected_and_echoed_unchanged() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("malformed").await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
@@ -193,7 +193,7 @@ async fn trap_2_malformed_and_unknown_actions_are_refused_and_echoed_as_they_cam
 }
 
 #[tokio::test]
-async fn dsp_01_a_dispatch_is_never_answered_whatever_is_wrong_with_it() {
+async fn dsp_01_even_an_invalid_dispatch_is_never_answered() {
     let (host, client) = start_with_client().await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     for params in [
@@ -347,7 +347,7 @@ async fn dsp_16_of_two_concurrent_turns_one_is_rejected() {
 }
 
 #[tokio::test]
-async fn act_10_a_client_that_stays_away_leaves_its_sessions_and_may_still_reconnect() {
+async fn act_10_an_absent_client_leaves_its_sessions_and_may_still_reconnect() {
     let host = HostProcess::start(options().limit("grace_ms", 100)).await;
     let mut client = OfficialClient::connect(host.address(), "first").await;
     let witness = OfficialClient::connect(host.address(), "witness").await;

@@ -147,7 +147,7 @@ async fn t_18_a_socket_that_says_nothing_is_closed_and_does_not_block_others() {
     // They hold both places for now, and then they are gone.
     let mut left = Vec::new();
     for mut stream in silent {
-        let reading = tokio::time::timeout(innkeeper_testkit::process::PATIENCE, stream.read_to_end(&mut left));
+        let reading = tokio::time::timeout(innkeeper_testkit::process::TIMEOUT, stream.read_to_end(&mut left));
         let _ = reading.await.expect("the host gives up");
     }
     assert_eq!(get(host.address(), "/healthz", &[]).await.status, 200);

@@ -4,7 +4,7 @@ use ahp::ClientError;
 use ahp_types::actions::StateAction;
 use ahp_types::state::TurnState;
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown};
-use innkeeper_testkit::process::{HostProcess, PATIENCE};
+use innkeeper_testkit::process::{HostProcess, TIMEOUT};
 use innkeeper_testkit::raw::{RawClient, UPGRADE};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -154,7 +154,7 @@ async fn rec_02_a_channel_that_is_gone_is_reported_missing() {
 }
 
 #[tokio::test]
-async fn lesson_06_a_refused_reconnect_can_be_followed_by_initialize_on_the_same_connection() {
+async fn lesson_06_initialize_may_follow_a_refused_reconnect_on_the_connection() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("lost").await;
     client.start_turn(&uris.chat, "t1", "/stream 1000000 5").await;
@@ -271,7 +271,7 @@ async fn lesson_15_a_long_absence_is_replayed_in_order_and_once() {
 }
 
 #[tokio::test]
-async fn lesson_13_clients_that_vanish_in_the_middle_of_a_stream_leave_nothing_behind() {
+async fn lesson_13_clients_that_vanish_mid_stream_leave_nothing_behind() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("vanishing").await;
     client.start_turn(&uris.chat, "t1", "/stream 1000000 1 100").await;
@@ -301,7 +301,7 @@ async fn lesson_13_clients_that_vanish_in_the_middle_of_a_stream_leave_nothing_b
 }
 
 #[tokio::test]
-async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_whole() {
+async fn lesson_16_a_silent_peer_is_detected_by_ping_and_recovers() {
     let host = HostProcess::start(options().limit("ping_interval_ms", 150)).await;
     let mut client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("proxy").await;
@@ -315,7 +315,7 @@ async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_w
     );
     silent.write_all(upgrade.as_bytes()).await.expect("sent");
     let mut received = Vec::new();
-    let reading = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut received));
+    let reading = tokio::time::timeout(TIMEOUT, silent.read_to_end(&mut received));
     reading.await.expect("the host gives up").expect("readable");
     let pings = received.windows(2).filter(|bytes| *bytes == [0x89, 0x00]).count();
     assert!(pings >= 2, "{pings} pings");

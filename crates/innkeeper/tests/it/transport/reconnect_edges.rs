@@ -24,7 +24,7 @@ async fn rename(client: &OfficialClient, session: &str, times: usize) {
 }
 
 #[tokio::test]
-async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more_is_not() {
+async fn lesson_01_a_gap_as_large_as_the_window_is_replayed_and_one_more_is_not() {
     let host = HostProcess::start(options().limit("replay_answer_actions", 10)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
     let uris = writer.create_listed_session("edge").await;
@@ -53,7 +53,7 @@ async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more
 }
 
 #[tokio::test]
-async fn rec_10_every_number_inside_the_window_is_replayed_from_and_every_older_one_is_not() {
+async fn rec_10_every_number_inside_the_window_is_replayed_and_no_older_one() {
     let host = HostProcess::start(options().limit("replay_channel_bytes", 6000)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
     let uris = writer.create_listed_session("window").await;

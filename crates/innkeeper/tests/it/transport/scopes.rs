@@ -77,7 +77,7 @@ async fn b_2_scope_drive_does_not_change_the_host() {
     let refused = raw
         .call("innkeeper/importSession", json!({ "lines": ["{}"] }))
         .await
-        .expect_err("not for everybody");
+        .expect_err("not for every scope");
     assert_eq!(refused.code, -32009, "{}", refused.message);
     driver.assert_converged().await;
 }

@@ -6,8 +6,16 @@ use serde_json::json;
 
 use crate::start;
 
+/// The name of the root channel in 0.1.
+const ROOT_OF_0_1: &str = concat!("agenthost:", "/", "root");
+
+/// The versions that the host names when it refuses one.
+const SUPPORTED: [&str; 12] = [
+    "^1.0.0", "^0.9.0", "^0.8.0", "^0.7.0", "^0.6.0", "0.5.2", "0.5.1", "0.5.0", "^0.4.0", "^0.3.0", "^0.2.0", "^0.1.0",
+];
+
 #[tokio::test]
-async fn neg_02_the_highest_offered_version_in_range_is_chosen_and_returned_as_offered() {
+async fn neg_02_the_highest_version_in_range_is_chosen_and_returned_as_offered() {
     let host = start().await;
     for (offered, chosen) in [
         (vec!["1.0.0"], "1.0.0"),
@@ -16,6 +24,10 @@ async fn neg_02_the_highest_offered_version_in_range_is_chosen_and_returned_as_o
         (vec!["1.10.0", "1.9.0", "2.0.0"], "1.10.0"),
         (vec!["0.9.7", "0.9.2", "0.8.0"], "0.9.7"),
         (vec!["3.0.0", "0.1.0", "1.0.3"], "1.0.3"),
+        (vec!["0.8.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1"], "0.8.0"),
+        (vec!["0.6.4"], "0.6.4"),
+        (vec!["0.5.0"], "0.5.0"),
+        (vec!["0.4.0", "0.3.0", "0.2.0"], "0.4.0"),
     ] {
         let mut raw = RawClient::connect(host.address()).await;
         let result = raw.initialize("negotiating", &offered).await.expect("initialized");
@@ -24,18 +36,19 @@ async fn neg_02_the_highest_offered_version_in_range_is_chosen_and_returned_as_o
 }
 
 #[tokio::test]
-async fn lesson_08_only_unknown_versions_are_refused_with_the_supported_ones_and_then_closed() {
+async fn lesson_08_unknown_versions_alone_are_refused_with_the_supported_ones() {
     let host = start().await;
-    for offered in [vec!["0.8.0"], vec!["2.0.0"], vec!["0.10.0", "0.1.0"]] {
+    for offered in [vec!["0.0.1"], vec!["2.0.0"], vec!["0.10.0", "3.0.0"]] {
         let mut raw = RawClient::connect(host.address()).await;
         let refused = raw.initialize("old", &offered).await.expect_err("refused");
         assert_eq!(refused.code, -32005);
-        assert_eq!(refused.data, json!({ "supportedVersions": ["^1.0.0", "^0.9.0"] }));
+        assert_eq!(refused.data, json!({ "supportedVersions": SUPPORTED }));
         assert_eq!(
             refused.message,
             format!(
-                "none of the offered protocol versions ({}) is supported; this host speaks ^1.0.0 and ^0.9.0",
-                offered.join(", ")
+                "none of the offered protocol versions ({}) is supported; this host speaks {}",
+                offered.join(", "),
+                SUPPORTED.join(", ")
             )
         );
         assert_eq!(
@@ -43,6 +56,23 @@ async fn lesson_08_only_unknown_versions_are_refused_with_the_supported_ones_and
             Incoming::Closed(1000, "no common protocol version".to_owned())
         );
     }
+}
+
+#[tokio::test]
+async fn neg_02_the_integer_of_0_1_is_answered_with_the_integer() {
+    let host = start().await;
+    let mut raw = RawClient::connect(host.address()).await;
+    let offer = json!({ "protocolVersion": 1, "clientId": "oldest", "initialSubscriptions": [ROOT_OF_0_1] });
+    let result = raw.call("initialize", offer).await.expect("initialized");
+    assert_eq!(result["protocolVersion"], 1);
+    assert_eq!(result["snapshots"][0]["resource"], ROOT_OF_0_1);
+    let mut raw = RawClient::connect(host.address()).await;
+    let offer = json!({ "protocolVersion": 2, "clientId": "unpublished" });
+    let refused = raw.call("initialize", offer).await.expect_err("refused");
+    assert_eq!(
+        (refused.code, &refused.data["supportedVersions"]),
+        (-32005, &json!(SUPPORTED))
+    );
 }
 
 #[tokio::test]

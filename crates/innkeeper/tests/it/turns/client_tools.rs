@@ -195,7 +195,7 @@ async fn act_04_a_client_tool_with_the_name_of_an_agent_tool_is_distinguished() 
 }
 
 #[tokio::test]
-async fn tool_20_an_owner_that_does_not_know_its_tool_denies_it_and_the_call_fails() {
+async fn tool_20_an_owner_that_does_not_know_its_tool_denies_the_call() {
     let (_host, owner, witness, uris) = stage(30_000).await;
     owner.start_turn(&uris.chat, "t1", CALL).await;
     let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
@@ -219,7 +219,7 @@ async fn tool_20_an_owner_that_does_not_know_its_tool_denies_it_and_the_call_fai
 }
 
 #[tokio::test]
-async fn act_05_of_two_that_offer_a_tool_the_one_that_asks_runs_it_and_the_other_is_hinted_at() {
+async fn act_05_of_two_tool_owners_the_author_runs_the_call() {
     let (host, owner, witness, uris) = stage(30_000).await;
     witness.offer(&uris.session, &["open"]).await;
     let asker = OfficialClient::connect(host.address(), "asker").await;

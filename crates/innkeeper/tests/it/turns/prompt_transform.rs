@@ -57,7 +57,7 @@ async fn smt01_smt04_smt07_one_request_replaces_all_sections() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    assert!(!said.contains("And more"), "SMT-07: nobody adds sections: {said}");
+    assert!(!said.contains("And more"), "SMT-07: no client adds sections: {said}");
     assert!(!desk.was_asked().await, "SMT-04: once for each render");
     client.assert_converged().await;
 }
@@ -99,7 +99,7 @@ async fn smt02_smt05_clients_without_opt_in_get_no_request() {
 }
 
 #[tokio::test]
-async fn smt05_of_two_that_opted_in_the_starter_of_the_turn_is_asked_else_the_newest() {
+async fn smt05_of_two_opted_in_clients_the_starter_or_else_the_newest_is_asked() {
     let (host, client, uris) = stage().await;
     let mut older = Rewriter::join(host.address(), "older", &uris.session, &["tone"]).await;
     let mut newer = Rewriter::join(host.address(), "newer", &uris.session, &["tone", "guidelines"]).await;
@@ -120,7 +120,7 @@ async fn smt05_of_two_that_opted_in_the_starter_of_the_turn_is_asked_else_the_ne
 }
 
 #[tokio::test]
-async fn smt06_smt19_a_session_that_is_created_with_an_opt_in_starts_with_a_rewritten_prompt() {
+async fn smt06_smt19_a_session_created_with_an_opt_in_has_a_rewritten_prompt() {
     let (host, client) = start_with_client().await;
     let mut raw = RawClient::initialized(host.address(), "desk").await;
     let session = "ahp-session:/rewritten";

@@ -44,7 +44,7 @@ fn part(turn: &Turn) -> Value {
 }
 
 #[tokio::test]
-async fn inp_07_inp_06_all_six_kinds_are_asked_and_their_answers_reach_the_agent() {
+async fn inp_07_inp_06_all_six_kinds_are_asked_and_answered() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("six").await;
     let wait = asked(&client, &uris, "t1", "/ask").await;
@@ -92,7 +92,7 @@ async fn inp_07_inp_06_all_six_kinds_are_asked_and_their_answers_reach_the_agent
 }
 
 #[tokio::test]
-async fn inp_04_inp_09_drafts_are_shared_between_clients_and_merged_into_the_answer() {
+async fn inp_04_inp_09_drafts_are_shared_by_clients_and_merged_into_the_answer() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("drafts").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -138,7 +138,7 @@ async fn inp_04_inp_09_drafts_are_shared_between_clients_and_merged_into_the_ans
 }
 
 #[tokio::test]
-async fn inp_05_answers_that_do_not_fit_are_refused_and_the_first_completion_wins() {
+async fn inp_05_invalid_answers_are_rejected_and_the_first_completion_wins() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("misfits").await;
     let wait = asked(&client, &uris, "t1", "/ask").await;
@@ -234,7 +234,7 @@ async fn turn_07_a_question_is_abandoned_when_its_turn_ends() {
     client.dispatch(&uris.chat, cancel).await;
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert_eq!(turn.state, TurnState::Cancelled);
-    assert!(part(&turn).get("response").is_none(), "nobody answered it");
+    assert!(part(&turn).get("response").is_none(), "no user answered it");
     client.nothing_waits(&uris.session).await;
     client.dispatch(&uris.chat, completed(&wait, "accept", json!({}))).await;
     assert_eq!(

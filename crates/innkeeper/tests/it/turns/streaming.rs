@@ -137,7 +137,7 @@ async fn two_chats_stream_at_once_and_stay_apart() {
 
 /// (TRN-21)
 #[tokio::test]
-async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client_as_it_is_shipped() {
+async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client() {
     let (host, driver) = start_with_client().await;
     let uris = driver.create_session("burst").await;
     let address = host.address();
@@ -158,7 +158,7 @@ async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client_as_it_is_ship
     driver.run_turn(&uris.chat, "t1", "/stream 5000 0 16").await;
     let mut received = 0;
     loop {
-        let event = tokio::time::timeout(innkeeper_testkit::process::PATIENCE, events.recv()).await;
+        let event = tokio::time::timeout(innkeeper_testkit::process::TIMEOUT, events.recv()).await;
         match event.expect("the turn ends") {
             Some(ahp::SubscriptionEvent::Action(envelope)) => match envelope.action {
                 StateAction::ChatDelta(delta) => received += delta.content.len(),

@@ -9,21 +9,21 @@ use serde_json::json;
 use crate::start_with_client;
 
 /// The subagent's only turn.
-const TURN: &str = "worker";
+const TURN: &str = "subagent";
 
-/// A session whose chat has sent helpers so deep, all of them subscribed to, the outermost first.
-async fn with_helpers(client: &OfficialClient, name: &str, depth: usize) -> (SessionUris, Vec<String>) {
+/// A session whose chat started nested subagents, `depth` deep, all of them subscribed to, the outermost first.
+async fn with_subagents(client: &OfficialClient, name: &str, depth: usize) -> (SessionUris, Vec<String>) {
     let uris = client.create_session(name).await;
     client.start_turn(&uris.chat, "t1", &format!("/subagent {depth}")).await;
     client
-        .until("the last helper asks", |view| waits(view, &uris.session) == 1)
+        .until("the last subagent asks", |view| waits(view, &uris.session) == 1)
         .await;
-    let workers = client.view().catalogue(&uris.session)[1..].to_vec();
-    assert_eq!(workers.len(), depth);
-    for worker in &workers {
-        client.subscribe(worker).await;
+    let subagents = client.view().catalogue(&uris.session)[1..].to_vec();
+    assert_eq!(subagents.len(), depth);
+    for subagent in &subagents {
+        client.subscribe(subagent).await;
     }
-    (uris, workers)
+    (uris, subagents)
 }
 
 fn waits(view: &View, session: &str) -> usize {
@@ -31,7 +31,7 @@ fn waits(view: &View, session: &str) -> usize {
     session.input_needed.as_ref().map_or(0, Vec::len)
 }
 
-/// The calls of a chat's only turn that name workers, with the chats they name.
+/// The calls of a chat's only turn that name subagents, with the chats they name.
 fn sent(view: &View, chat: &str) -> Vec<(String, String)> {
     let chat = view.chat(chat).expect("mirrored");
     let parts = match (&chat.active_turn, chat.turns.first()) {
@@ -48,8 +48,8 @@ fn sent(view: &View, chat: &str) -> Vec<(String, String)> {
             _ => continue,
         };
         for content in content.iter().flatten() {
-            if let ToolResultContent::Subagent(worker) = content {
-                found.push((id.clone(), worker.resource.clone()));
+            if let ToolResultContent::Subagent(subagent) = content {
+                found.push((id.clone(), subagent.resource.clone()));
             }
         }
     }
@@ -59,20 +59,20 @@ fn sent(view: &View, chat: &str) -> Vec<(String, String)> {
 #[tokio::test]
 async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth() {
     let (host, client) = start_with_client().await;
-    let (uris, workers) = with_helpers(&client, "named", 3).await;
-    let parents = [uris.chat.clone(), workers[0].clone(), workers[1].clone()];
-    for (parent, worker) in parents.iter().zip(&workers) {
+    let (uris, subagents) = with_subagents(&client, "named", 3).await;
+    let parents = [uris.chat.clone(), subagents[0].clone(), subagents[1].clone()];
+    for (parent, subagent) in parents.iter().zip(&subagents) {
         let named = sent(&client.view(), parent);
         assert_eq!(named.len(), 1, "{parent}");
         let (call, resource) = &named[0];
-        assert_eq!(resource, worker);
+        assert_eq!(resource, subagent);
         let origin = ChatOrigin::Tool {
             chat: parent.clone(),
             tool_call_id: call.clone(),
         };
-        assert_eq!(client.chat(worker).origin, Some(origin.clone()));
+        assert_eq!(client.chat(subagent).origin, Some(origin.clone()));
         let session = client.session(&uris.session);
-        let entry = session.chats.iter().find(|chat| chat.resource == *worker);
+        let entry = session.chats.iter().find(|chat| chat.resource == *subagent);
         let entry = entry.expect("it is in the catalogue");
         assert_eq!(entry.origin, Some(origin));
         assert_eq!(entry.interactivity, Some(ChatInteractivity::ReadOnly));
@@ -83,7 +83,7 @@ async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth()
     let chats = listed.chats.expect("a catalogue");
     let activity = |index: usize| chats[index].status.expect("a status") & 0b1_1111;
     assert_eq!(chats.len(), 4);
-    assert_eq!(activity(3), 24, "the last helper waits");
+    assert_eq!(activity(3), 24, "the last subagent waits");
     assert_eq!((activity(1), activity(2)), (8, 8), "the others work");
     assert_eq!(listed.status & 0b1_1111, 24);
     // SES-18: the wait names its chat, and another client sees the same.
@@ -94,7 +94,7 @@ async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth()
         [SessionInputRequest::ToolConfirmation(request)] => {
             assert_eq!(
                 (request.chat.as_str(), request.turn_id.as_str()),
-                (workers[2].as_str(), TURN)
+                (subagents[2].as_str(), TURN)
             );
         }
         other => panic!("one confirmation was expected: {other:?}"),
@@ -107,22 +107,22 @@ async fn cht12_a_subagent_and_its_tool_call_refer_to_each_other_at_every_depth()
 #[tokio::test]
 async fn cht12_cancelling_a_chat_stops_all_its_subagents() {
     let (_host, client) = start_with_client().await;
-    let (uris, workers) = with_helpers(&client, "all-stop", 3).await;
+    let (uris, subagents) = with_subagents(&client, "all-stop", 3).await;
     client.cancel_turn(&uris.chat, "t1").await;
-    for worker in &workers {
+    for subagent in &subagents {
         assert_eq!(
-            client.turn_end(worker, TURN).await.state,
+            client.turn_end(subagent, TURN).await.state,
             TurnState::Cancelled,
-            "{worker}"
+            "{subagent}"
         );
     }
     client
-        .until("nobody waits any more", |view| waits(view, &uris.session) == 0)
+        .until("no chat waits any more", |view| waits(view, &uris.session) == 0)
         .await;
     let listed = client.listed(&uris.session).await;
     assert_eq!(listed.status & 0b1_1111, 1, "SES-21: {listed:?}");
     // Their responses can still be read, and their tool calls still refer to them.
-    assert!(markdown(&client.chat(&workers[0]).turns[0].response_parts).starts_with("Subagent 1 of 3"));
+    assert!(markdown(&client.chat(&subagents[0]).turns[0].response_parts).starts_with("Subagent 1 of 3"));
     client.run_turn(&uris.chat, "t2", "hello").await;
     client.assert_converged().await;
     client.assert_summary_converged(&uris.session).await;
@@ -131,12 +131,12 @@ async fn cht12_cancelling_a_chat_stops_all_its_subagents() {
 #[tokio::test]
 async fn turn11_a_subagent_is_stopped_alone() {
     let (_host, client) = start_with_client().await;
-    let (uris, workers) = with_helpers(&client, "one-stop", 3).await;
-    client.cancel_turn(&workers[1], TURN).await;
+    let (uris, subagents) = with_subagents(&client, "one-stop", 3).await;
+    client.cancel_turn(&subagents[1], TURN).await;
     let states = [
-        client.turn_end(&workers[2], TURN).await.state,
-        client.turn_end(&workers[1], TURN).await.state,
-        client.turn_end(&workers[0], TURN).await.state,
+        client.turn_end(&subagents[2], TURN).await.state,
+        client.turn_end(&subagents[1], TURN).await.state,
+        client.turn_end(&subagents[0], TURN).await.state,
         client.turn_end(&uris.chat, "t1").await.state,
     ];
     let expected = [
@@ -165,15 +165,15 @@ async fn cht13_nested_subagents_have_a_depth_limit() {
 }
 
 #[tokio::test]
-async fn cht21_disposing_of_a_subagent_disposes_of_nested_ones_and_informs_its_parent() {
+async fn cht21_disposing_of_a_subagent_disposes_of_nested_ones() {
     let (_host, client) = start_with_client().await;
-    let (uris, workers) = with_helpers(&client, "disposed", 2).await;
+    let (uris, subagents) = with_subagents(&client, "disposed", 2).await;
     let _: serde_json::Value = client
-        .request("disposeChat", json!({ "channel": workers[0] }))
+        .request("disposeChat", json!({ "channel": subagents[0] }))
         .await
         .expect("disposed of");
-    for worker in &workers {
-        client.view().forget(worker);
+    for subagent in &subagents {
+        client.view().forget(subagent);
     }
     client
         .until("both are gone", |view| {
@@ -190,10 +190,10 @@ async fn cht21_disposing_of_a_subagent_disposes_of_nested_ones_and_informs_its_p
 #[tokio::test]
 async fn trc02_truncation_stops_subagents_of_truncated_turns() {
     let (_host, client) = start_with_client().await;
-    let (uris, workers) = with_helpers(&client, "cut", 2).await;
+    let (uris, subagents) = with_subagents(&client, "cut", 2).await;
     client.dispatch(&uris.chat, json!({ "type": "chat/truncated" })).await;
-    for worker in &workers {
-        assert_eq!(client.turn_end(worker, TURN).await.state, TurnState::Cancelled);
+    for subagent in &subagents {
+        assert_eq!(client.turn_end(subagent, TURN).await.state, TurnState::Cancelled);
     }
     client
         .until("the chat is empty", |view| {
@@ -202,7 +202,7 @@ async fn trc02_truncation_stops_subagents_of_truncated_turns() {
         })
         .await;
     client
-        .until("nobody waits", |view| waits(view, &uris.session) == 0)
+        .until("no chat waits", |view| waits(view, &uris.session) == 0)
         .await;
     client.run_turn(&uris.chat, "t2", "hello").await;
     client.assert_converged().await;

@@ -20,7 +20,7 @@ fn steps(client: &OfficialClient, chat: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn tool_01_tool_10_a_call_streams_its_input_runs_shows_content_and_completes() {
+async fn tool_01_tool_10_a_call_streams_input_runs_and_completes() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("tool").await;
     let turn = client.run_turn(&uris.chat, "t1", "/tool").await;
@@ -278,35 +278,35 @@ async fn auth_04_one_token_serves_every_request_for_its_resource() {
 }
 
 #[tokio::test]
-async fn lesson_41_an_approval_three_subagents_deep_is_answered_through_the_session() {
+async fn lesson_41_an_approval_three_subagents_deep_is_answered_in_the_session() {
     let (host, client) = start_with_client().await;
-    let uris = client.create_session("helpers").await;
+    let uris = client.create_session("subagents").await;
     let phone = OfficialClient::connect(host.address(), "phone").await;
     phone.subscribe(&uris.session).await;
     client.start_turn(&uris.chat, "t1", "/subagent 3").await;
     let wait = phone.wait_for(&uris.session, "toolConfirmation").await;
     assert_eq!(wait["toolCall"]["toolName"], "ring_bell");
     let asking = wait["chat"].as_str().expect("a chat").to_owned();
-    assert_ne!(asking, uris.chat, "a helper asks, not the guide");
+    assert_ne!(asking, uris.chat, "a subagent asks, not the guide");
     // Every level says where the next one is: content of the call that sent it, and an entry in the catalogue.
     let mut chat = uris.chat.clone();
     for level in 1..=3 {
         let call = client.call_in(&chat, "running").await;
-        let helper = &call["content"][0];
-        assert_eq!((&helper["type"], level), (&json!("subagent"), level), "{call}");
-        chat = helper["resource"].as_str().expect("a chat").to_owned();
+        let subagent = &call["content"][0];
+        assert_eq!((&subagent["type"], level), (&json!("subagent"), level), "{call}");
+        chat = subagent["resource"].as_str().expect("a chat").to_owned();
         client.subscribe(&chat).await;
     }
     assert_eq!(chat, asking);
     let listed = phone.view().session(&uris.session).map(|session| session.chats.len());
-    assert_eq!(listed, Some(4), "three helpers and the guide");
+    assert_eq!(listed, Some(4), "three subagents and the guide");
     phone
         .decide(&wait, json!({ "approved": true, "selectedOptionId": "allow-once" }))
         .await;
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert_eq!(markdown(&turn.response_parts), "3 subagents later, everything is done.");
     client
-        .until("the last helper is done", |view| {
+        .until("the last subagent is done", |view| {
             let chat = view.chat(&asking).expect("mirrored");
             chat.turns.len() == 1 && markdown(&chat.turns[0].response_parts).contains("The bell was rung.")
         })

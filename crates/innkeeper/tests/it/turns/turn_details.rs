@@ -145,7 +145,7 @@ async fn dsp_18_messages_with_other_origins_are_rejected_everywhere() {
 }
 
 #[tokio::test]
-async fn lesson_27_a_queued_message_starts_when_the_turn_ends_and_is_shown_as_the_one_that_waited() {
+async fn lesson_27_a_queued_message_starts_after_the_turn() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("queue").await;
     let other = OfficialClient::connect(host.address(), "other").await;
@@ -227,7 +227,7 @@ async fn lesson_23_a_turn_that_an_agent_starts_by_itself_shows_and_ends() {
     let is_busy = |status: u32| status & 8 != 0;
     let session = client.view().session(&uris.session).cloned().expect("mirrored");
     let watch = session.chats.iter().find(|chat| chat.title == "Night watch");
-    let watch = watch.expect("the helper is listed").resource.clone();
+    let watch = watch.expect("the subagent is listed").resource.clone();
     let late = OfficialClient::connect(host.address(), "late").await;
     late.subscribe(&uris.session).await;
     late.subscribe(&watch).await;
@@ -302,7 +302,7 @@ async fn turn_12_a_resumed_turn_keeps_its_parts_and_id() {
     other.join(&uris.session).await;
     let failed = client.run_turn(&uris.chat, "t1", "/error resumable").await;
     let before = failed.response_parts.len();
-    // Anybody resumes it, once.
+    // Any client may resume it, once.
     let resume = json!({ "type": "chat/turnResume", "turnId": "t1" });
     other.turn_end(&uris.chat, "t1").await;
     other.dispatch(&uris.chat, resume.clone()).await;

@@ -69,8 +69,8 @@ fn form(input: &Value) -> Result<Form, String> {
 
 fn in_words(answer: &Answer) -> String {
     match answer.response {
-        Response::Decline => return "The person does not want to answer. Go on without it if you can.".to_owned(),
-        Response::Cancel => return "The person closed the question without an answer.".to_owned(),
+        Response::Decline => return "The user does not want to answer. Go on without it if you can.".to_owned(),
+        Response::Cancel => return "The user closed the question without an answer.".to_owned(),
         Response::Accept => {}
     }
     let text_answer: Vec<String> = answer
@@ -87,7 +87,7 @@ fn in_words(answer: &Answer) -> String {
         })
         .collect();
     match text_answer.join("\n") {
-        nothing if nothing.is_empty() => "The person sent the question back without an answer.".to_owned(),
-        text_answer => format!("The person answered: {text_answer}"),
+        nothing if nothing.is_empty() => "The user sent the question back without an answer.".to_owned(),
+        text_answer => format!("The user answered: {text_answer}"),
     }
 }

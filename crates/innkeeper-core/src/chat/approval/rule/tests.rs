@@ -47,6 +47,34 @@ fn covers(rule: &str, call: &Call) -> bool {
     Rule::parse(rule).expect(rule).covers(call)
 }
 
+/// The commands of the scenarios that try to pass under a remembered rule.
+#[test]
+fn the_exact_rule_of_an_attempt_covers_no_other_attempt() {
+    let corpus = include_str!("../../../../tests/scenarios/chat/approval_attempts.json");
+    let corpus: serde_json::Value = serde_json::from_str(corpus).expect("JSON");
+    let lines: Vec<&str> = corpus["attempts"]
+        .as_array()
+        .expect("attempts")
+        .iter()
+        .filter_map(|attempt| attempt[1].as_str())
+        .collect();
+    let rules: Vec<(&str, Line)> = lines
+        .iter()
+        .filter_map(|line| Some((*line, Line::exact(line)?)))
+        .collect();
+    assert!(
+        lines.len() >= 100 && rules.len() >= 50,
+        "{} of {}",
+        rules.len(),
+        lines.len()
+    );
+    for (line, rule) in rules {
+        for other in &lines {
+            assert_eq!(rule.covers(other), *other == line, "{line:?} and {other:?}");
+        }
+    }
+}
+
 #[test]
 fn commands_are_covered_in_their_directory_alone() {
     assert!(covers("run_command(cargo test *)", &command("cargo test -p a")));

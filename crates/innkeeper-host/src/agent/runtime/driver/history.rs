@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use ahp_types::state::Turn;
 use innkeeper_core::agent::{PastTurns, SpanEnd, TurnSpan, UnreadChat};
-use innkeeper_core::stored::TurnSource;
+use innkeeper_core::records::TurnSource;
 use innkeeper_core::{past_turn, was_heard};
 
 use crate::agent::{Attachment, PastTurn};
 
 /// How much is read at once, as far as the size of a turn can be guessed from those read before.
 const READ_BYTES: usize = 1 << 20;
-/// Most turns that are read at once.
+/// Maximum turns that are read at once.
 const READ_TURNS: usize = 64;
 
 /// Reads the history that agents get.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnHistory {
     turns: Option<Arc<dyn TurnSource>>,
-    /// Most bytes of one chat's past.
+    /// Maximum bytes of one chat's past.
     budget: usize,
 }
 

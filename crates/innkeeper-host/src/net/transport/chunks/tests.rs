@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use innkeeper_core::chat_state::ChatModel;
+use innkeeper_core::ChatModel;
+use innkeeper_core::records::{StoredTurn, TurnSource};
 use innkeeper_core::snapshot::{AnswerBody, Snapshot, Window};
-use innkeeper_core::stored::{StoredTurn, TurnSource};
 use innkeeper_core::{RequestId, Seq, Wire};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, DuplexStream};
@@ -32,7 +32,7 @@ const TURN_BYTES: usize = 100_000;
 struct Shelf {
     /// Bytes given out so far.
     read: AtomicUsize,
-    most_at_once: AtomicUsize,
+    max_at_once: AtomicUsize,
     /// The first turn that cannot be read.
     damaged_from: Option<usize>,
     /// Signals when the shelf is dropped, because its reader has ended.
@@ -50,7 +50,7 @@ impl TurnSource for Shelf {
         let rows: Vec<Bytes> = range.map(row).collect();
         let bytes = rows.iter().map(Bytes::len).sum();
         self.read.fetch_add(bytes, Ordering::Relaxed);
-        self.most_at_once.fetch_max(bytes, Ordering::Relaxed);
+        self.max_at_once.fetch_max(bytes, Ordering::Relaxed);
         Ok(rows)
     }
 
@@ -74,7 +74,7 @@ fn row(index: usize) -> Bytes {
 }
 
 /// The answer to a subscription to a chat of 20 MB that is nearly all in the store.
-fn answer(shelf: &Arc<Shelf>) -> Arc<Answer> {
+fn answer(shelf: &Arc<Shelf>) -> Arc<RpcAnswer> {
     let head = json!({
         "resource": "ahp-chat:/a", "title": "A", "status": 1, "modifiedAt": "2026-01-01T00:00:00.000Z", "turns": []
     });
@@ -89,13 +89,8 @@ fn answer(shelf: &Arc<Shelf>) -> Arc<Answer> {
         vec![Arc::new(last)],
         Arc::clone(shelf) as Arc<dyn TurnSource>,
     );
-    let snapshot = Snapshot {
-        resource: "ahp-chat:/a".into(),
-        from_seq: Seq(7),
-        state: model.snapshot(Window::ALL),
-        hides_apps: false,
-    };
-    Arc::new(Answer {
+    let snapshot = Snapshot::new("ahp-chat:/a".into(), Seq(7), model.snapshot(Window::ALL));
+    Arc::new(RpcAnswer {
         id: RequestId::number(1),
         body: AnswerBody::Subscribed(snapshot),
         estimated_bytes: TURNS * TURN_BYTES,
@@ -144,7 +139,7 @@ async fn p7_a_streamed_answer_arrives_whole_between_other_messages() {
     assert_eq!(next().await.as_str(), "{\"after\":1}");
     writing.await.expect("no panic").expect("written");
     assert!(
-        shelf.most_at_once.load(Ordering::Relaxed) <= 1 << 20,
+        shelf.max_at_once.load(Ordering::Relaxed) <= 1 << 20,
         "a little at a time"
     );
 }
@@ -186,7 +181,7 @@ async fn p7_a_slow_reader_makes_the_store_wait() {
 }
 
 #[tokio::test]
-async fn p7_whoever_leaves_in_the_middle_leaves_no_reader_behind() {
+async fn p7_a_client_that_leaves_midway_leaves_no_reader_behind() {
     let gone = Arc::new(Notify::new());
     let shelf = Arc::new(Shelf {
         _gone: Some(Goodbye(Arc::clone(&gone))),
@@ -201,7 +196,7 @@ async fn p7_whoever_leaves_in_the_middle_leaves_no_reader_behind() {
     let mut first = [0; 1000];
     stream.read_exact(&mut first).await.expect("some of it");
     drop(stream);
-    let error = writing.await.expect("no panic").expect_err("nobody reads");
+    let error = writing.await.expect("no panic").expect_err("no reader");
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     // The thread notices as well, and drops everything.
     gone.notified().await;
@@ -293,5 +288,5 @@ fn a_chunk_is_handed_over_as_soon_as_it_is_full() {
     }
     assert_eq!(sizes, [CHUNK_BYTES, CHUNK_BYTES]);
     drop(chunks);
-    out.flush().expect_err("nobody is there to take the rest");
+    out.flush().expect_err("no reader takes the rest");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{
+use innkeeper_core::records::{
     Batch, ChatRecord, DeletedSession, ImportedSession, ListPage, Record, SessionRecord, StoredChat, StoredClient,
     StoredFrame, StoredRoot, StoredSession, StoredSummary, StoredTurn, SummaryRecord, TurnRecord,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use innkeeper_core::stored::StoredFrame;
+use innkeeper_core::records::StoredFrame;
 use innkeeper_core::{ActionFrame, Seq};
 
 /// How much of a log is kept for replay alone, in bytes.
@@ -16,12 +16,12 @@ const RUN: usize = 64;
 pub(super) struct Log {
     /// The last action that is part of the channel's document.
     folded: Seq,
-    entries: Vec<Entry>,
+    entries: Vec<LogEntry>,
 }
 
 /// An action, or a run of appends to the same text.
 #[derive(Debug, Clone)]
-struct Entry {
+struct LogEntry {
     first: Seq,
     at_ms: i64,
     run: Vec<Arc<ActionFrame>>,
@@ -35,7 +35,7 @@ impl Log {
                 open.fold();
             }
         } else {
-            self.entries.push(Entry {
+            self.entries.push(LogEntry {
                 first: frame.seq,
                 at_ms,
                 run: vec![frame],
@@ -67,7 +67,7 @@ impl Log {
     }
 }
 
-impl Entry {
+impl LogEntry {
     fn seq(&self) -> Seq {
         self.run.last().map_or(self.first, |frame| frame.seq)
     }
@@ -94,7 +94,6 @@ impl Entry {
             channel: Arc::clone(channel),
             first: self.first,
             seq: whole.seq,
-            since: whole.since,
             at_ms: self.at_ms,
             bytes: Bytes::from(whole.bytes),
         }

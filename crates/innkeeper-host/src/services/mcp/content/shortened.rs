@@ -11,9 +11,9 @@ use super::{ResultTarget, bounds};
 use crate::agent::ToolContent;
 use crate::services::contents::SessionContents;
 
-/// Most bytes of text that one call adds to its turn, and most of its result for programs: models read all of it.
+/// Maximum bytes of text that one call adds to its turn, and most of its result for programs: models read all of it.
 pub(super) const MAX_TEXT_BYTES: usize = 96 << 10;
-/// Most bytes of pictures and the like that one call adds, in base64: the largest picture that models take. It is
+/// Maximum bytes of binary content of one call, in base64: the largest image that models take. It is
 /// also what still passes to a client at once (`outbox_bytes`).
 pub(super) const MAX_EMBEDDED_BYTES: usize = 5_000_000;
 /// The most of them in one turn, which needs space for other parts too (`turn_bytes`): the rest is stored for users.
@@ -80,7 +80,7 @@ impl<'a> Shortened<'a> {
         }
     }
 
-    /// Takes room for a picture, if this call and this turn have it.
+    /// Reserves bytes for an image, if the limits of the call and the turn allow it.
     fn has_room(&mut self, bytes: usize) -> bool {
         let take = |used: usize| used.checked_add(bytes).filter(|used| *used <= MAX_TURN_EMBEDDED_BYTES);
         let fits = bytes <= self.embedded

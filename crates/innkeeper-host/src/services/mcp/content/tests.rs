@@ -21,12 +21,16 @@ fn tool() -> McpTool {
 
 /// Reads for a client that sees the session.
 async fn read(store: &MemoryContents, uri: &str) -> Result<Content, ResourceError> {
-    let seen = innkeeper_core::resource::AllowedRoot {
+    let seen = innkeeper_core::resources::AllowedRoot {
         uri: "ahp-session:/s".to_owned(),
         write: false,
         exact: true,
     };
-    contents::read(store, uri, &[seen]).await
+    let stored = contents::StoredContents {
+        contents: store,
+        changes: &crate::services::changes::NoChanges,
+    };
+    contents::read(stored, uri, &[seen], usize::MAX).await
 }
 
 fn contents(most: usize) -> (Arc<MemoryContents>, SessionContents) {
@@ -49,7 +53,7 @@ async fn shortened(outcome: CallOutcome, contents: Option<&SessionContents>) -> 
     result_of(&tool(), outcome, place).await
 }
 
-fn picture(base64: usize) -> ToolContent {
+fn image(base64: usize) -> ToolContent {
     ToolContent::Embedded {
         data: "A".repeat(base64),
         content_type: "image/png".to_owned(),
@@ -97,15 +101,15 @@ async fn mcp12_an_error_of_the_tool_is_told_in_its_words() {
 }
 
 #[tokio::test]
-async fn res03_f17_what_is_too_long_is_shortened_and_kept_as_a_whole() {
+async fn res03_f17_a_long_text_is_truncated_and_stored_in_full() {
     let long = format!("begin{}ende", "ä".repeat(MAX_TEXT_BYTES));
-    let picture = STANDARD.encode(vec![7; MAX_EMBEDDED_BYTES]);
+    let image = STANDARD.encode(vec![7; MAX_EMBEDDED_BYTES]);
     let outcome = CallOutcome {
         content: vec![
             ToolContent::Text(long.clone()),
             ToolContent::Text("more".to_owned()),
             ToolContent::Embedded {
-                data: picture,
+                data: image,
                 content_type: "image/png".to_owned(),
             },
         ],
@@ -138,7 +142,7 @@ async fn res03_f17_what_is_too_long_is_shortened_and_kept_as_a_whole() {
 }
 
 #[tokio::test]
-async fn f17_what_is_too_long_to_be_read_at_once_is_kept_in_parts_and_what_cannot_be_kept_says_so() {
+async fn f17_a_long_text_is_stored_in_parts_or_the_loss_is_stated() {
     let long = "ä".repeat(MAX_TEXT_BYTES);
     let outcome = || CallOutcome {
         content: vec![ToolContent::Text(long.clone())],
@@ -157,7 +161,7 @@ async fn f17_what_is_too_long_to_be_read_at_once_is_kept_in_parts_and_what_canno
 }
 
 #[tokio::test]
-async fn f17_a_text_whose_parts_would_push_each_other_out_is_not_kept_at_all() {
+async fn f17_a_text_too_large_for_the_blob_limit_is_not_stored() {
     let contents = Arc::new(MemoryContents::new(ContentLimits {
         session_bytes: 100 << 10,
         total_bytes: 20 << 20,
@@ -173,7 +177,7 @@ async fn f17_a_text_whose_parts_would_push_each_other_out_is_not_kept_at_all() {
 }
 
 #[tokio::test]
-async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts() {
+async fn res03_only_listed_resources_become_links_under_a_host_uri() {
     let link = |uri: &str| ToolContent::Resource {
         uri: uri.to_owned(),
         content_type: None,
@@ -217,7 +221,7 @@ async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts(
 }
 
 #[tokio::test]
-async fn f17_what_a_server_calls_something_is_cut() {
+async fn f17_names_of_a_server_are_truncated() {
     let long = "x".repeat(1 << 20);
     let outcome = CallOutcome {
         content: vec![
@@ -240,7 +244,7 @@ async fn f17_what_a_server_calls_something_is_cut() {
 }
 
 #[tokio::test]
-async fn f17_pictures_are_shown_as_long_as_the_turn_has_room_and_then_kept() {
+async fn f17_images_beyond_the_limit_of_the_turn_are_stored_as_blobs() {
     let (_, of_session) = contents(8 << 20);
     let embedded = AtomicUsize::new(0);
     let mut shown = Vec::new();
@@ -251,7 +255,7 @@ async fn f17_pictures_are_shown_as_long_as_the_turn_has_room_and_then_kept() {
             embedded: &embedded,
         };
         let outcome = CallOutcome {
-            content: vec![picture(4_900_000), picture(1_000_000)],
+            content: vec![image(4_900_000), image(1_000_000)],
             ..CallOutcome::default()
         };
         let content = result_of(&tool(), outcome, place).await.content;

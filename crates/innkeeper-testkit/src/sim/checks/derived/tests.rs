@@ -49,6 +49,7 @@ fn asking() -> (SessionState, ChatState) {
         client_seq: 1,
         raw,
         action,
+        choice: None,
     });
     core.handle(now, Input::Dispatch { conn, dispatch }, &mut effects);
     let turn = effects.iter().find_map(|effect| match effect {
@@ -106,7 +107,7 @@ fn ses18_a_wait_that_is_missing_over_doubled_or_without_an_id_is_noticed() {
 }
 
 #[test]
-fn ses14_ses15_ses20_a_wrong_status_is_noticed_on_the_chat_in_the_catalogue_and_on_the_session() {
+fn ses14_ses15_ses20_a_wrong_status_is_detected_on_chat_list_and_session() {
     let (session, chat) = asking();
     let working = SessionStatus::InProgress.bits();
     let mut wrong = session.clone();

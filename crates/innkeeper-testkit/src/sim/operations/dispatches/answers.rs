@@ -198,7 +198,7 @@ fn review(seen: &VisibleCall, choices: &mut Choices<'_>) -> Draft {
     Draft::fair(&seen.chat, action)
 }
 
-/// A result. From anybody but the owner it is refused (TOOL-11, TOOL-12), unless it gives up
+/// A result. From any client but the owner it is refused (TOOL-11, TOOL-12), unless it gives up
 /// signing in.
 fn complete(seen: &VisibleCall, mine: bool, choices: &mut Choices<'_>) -> Draft {
     let success = choices.below(3) > 0;

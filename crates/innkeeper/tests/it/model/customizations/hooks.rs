@@ -164,7 +164,7 @@ async fn p12_a_trusted_workspace_hook_denies_a_call_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn p12_trust_is_asked_for_once_though_the_hook_writes_and_runs_nothing_of_another_directory() {
+async fn p12_trust_is_requested_once_and_another_directory_runs_nothing() {
     let commands = ["cat >> .claude/audit.log", "sh scripts/check.sh"];
     let hooks = commands.map(|command| json!({ "type": "command", "command": command }));
     let settings = json!({ "hooks": { "UserPromptSubmit": [{ "hooks": hooks }] } }).to_string();
@@ -285,7 +285,7 @@ async fn case47_hooks_do_not_run_on_load_nor_when_disabled() {
 }
 
 #[tokio::test]
-async fn a_hook_of_the_user_needs_no_question_and_one_that_fails_or_hangs_stops_nothing() {
+async fn a_user_hook_needs_no_question_and_a_failing_one_stops_nothing() {
     let hooks = json!({ "hooks": {
         "SessionStart": [{ "hooks": [{ "command": "env > env.txt; echo It is raining." }] }],
         "UserPromptSubmit": [{ "hooks": [{ "command": "echo broken >&2; exit 7" }] }],
@@ -384,7 +384,7 @@ fn written_down(moments: &[&str]) -> String {
 /// Waits until a file of the workspace has a line. Asynchronous hooks write when they run.
 async fn until_line(stage: &Stage, name: &str, line: &str) {
     let path = stage.directory.path().join(name);
-    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
+    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::TIMEOUT;
     loop {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if text.lines().any(|known| known == line) {
@@ -405,14 +405,14 @@ async fn p12_hooks_run_for_session_subagent_and_notification_events() {
         "SessionEnd",
     ];
     let script = Script::by(|asked| {
-        let is_helper = asked
+        let is_subagent = asked
             .said()
             .first()
             .is_some_and(|said| format!("{said:?}").contains("Write it down."));
         if users(asked).last().is_some_and(|said| said == "Thanks.") {
             return Reply::words("Gladly.");
         }
-        match (is_helper, asked.last_results().first()) {
+        match (is_subagent, asked.last_results().first()) {
             (true, None) => Reply::new().call("write_file", json!({ "path": "new.txt", "content": "new" })),
             (true, Some(_)) => Reply::words("It is written."),
             (false, None) => Reply::new().call("delegate", json!({ "title": "Write", "task": "Write it down." })),

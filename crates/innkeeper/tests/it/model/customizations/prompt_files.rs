@@ -20,7 +20,7 @@ const FILES: &[(&str, &str)] = &[
     ),
     (
         ".github/prompts/lost.prompt.md",
-        "---\ndescription: Wants what there is not.\nagent: nobody\nmodel: nothing\n---\nGo on.\n",
+        "---\ndescription: Wants what there is not.\nagent: unknown\nmodel: nothing\n---\nGo on.\n",
     ),
 ];
 
@@ -83,7 +83,7 @@ async fn a_prompt_file_with_missing_tools_runs_with_a_notice() {
     let turn = stage.run_turn("t1", "/lost").await;
     let shown = serde_json::to_string(&turn).expect("JSON");
     assert!(
-        shown.contains("asks for the agent nobody, which does not exist"),
+        shown.contains("asks for the agent unknown, which does not exist"),
         "{shown}"
     );
     assert!(

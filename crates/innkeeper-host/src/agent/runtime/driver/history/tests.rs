@@ -83,7 +83,7 @@ async fn cht05_an_agent_is_told_everything_that_fits_oldest_first() {
 }
 
 #[tokio::test]
-async fn of_a_long_conversation_an_agent_is_told_the_latest_and_how_much_came_before() {
+async fn a_long_history_gives_the_agent_the_latest_turns_and_an_omitted_count() {
     let (reader, shelf) = reader(5 * TURN_BYTES);
     let history = PastTurns {
         earlier: Some(span(SpanEnd::Before(98))),
@@ -97,7 +97,7 @@ async fn of_a_long_conversation_an_agent_is_told_the_latest_and_how_much_came_be
 }
 
 #[tokio::test]
-async fn the_latest_turn_is_told_however_long_it_is_and_what_is_in_memory_counts_too() {
+async fn the_latest_turn_is_always_included_and_memory_counts_too() {
     let (reader, shelf) = reader(500);
     let history = PastTurns {
         earlier: Some(span(SpanEnd::Before(97))),
@@ -128,7 +128,7 @@ async fn p9_a_conversation_that_cannot_be_read_is_a_failure_with_a_reason() {
 
 /// (TURN-19)
 #[tokio::test]
-async fn turn18_an_attached_chat_is_read_through_its_end_and_a_lost_one_stays_a_remark() {
+async fn turn18_an_attached_chat_is_read_to_its_end_and_a_lost_one_is_noted() {
     let (reader, _) = reader(3 * TURN_BYTES);
     let gone = |label: &str| Attachment::Text {
         label: label.to_owned(),

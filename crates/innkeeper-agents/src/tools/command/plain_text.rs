@@ -1,0 +1,108 @@
+//! Output of a terminal as plain text, for models.
+
+use super::output::Output;
+
+/// Bytes of one line after which it is passed on, although it may still be written over.
+const MAX_LINE: usize = 64 << 10;
+
+/// Removes escape sequences, and keeps of a line that was written several times, such as a progress bar, the last
+/// version.
+#[derive(Debug, Default)]
+pub(super) struct PlainText {
+    line: String,
+    /// The cursor went back to the beginning of the line.
+    is_returned: bool,
+}
+
+impl PlainText {
+    /// Takes output that ends in no escape sequence, and passes complete lines on.
+    pub(super) fn push(&mut self, text: &str, output: &mut Output) {
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\x1b' => skip_sequence(&mut chars),
+                '\r' => self.is_returned = true,
+                '\n' => {
+                    self.is_returned = false;
+                    self.line.push('\n');
+                    self.flush(output);
+                }
+                '\x08' => {
+                    self.line.pop();
+                }
+                '\t' => self.add(c, output),
+                c if c.is_control() => {}
+                c => self.add(c, output),
+            }
+        }
+    }
+
+    /// Passes the last line on.
+    pub(super) fn flush(&mut self, output: &mut Output) {
+        output.push(std::mem::take(&mut self.line).as_bytes());
+    }
+
+    fn add(&mut self, c: char, output: &mut Output) {
+        if std::mem::take(&mut self.is_returned) {
+            self.line.clear();
+        }
+        self.line.push(c);
+        if self.line.len() >= MAX_LINE {
+            self.flush(output);
+        }
+    }
+}
+
+/// Skips the rest of an escape sequence.
+fn skip_sequence(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some('[') => {
+            chars.find(|c| ('\x40'..='\x7e').contains(c));
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(c) = chars.next() {
+                match c {
+                    '\x07' | '\x18' | '\x1a' => return,
+                    '\x1b' => {
+                        chars.next();
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some('\x20'..='\x2f') => {
+            chars.find(|c| ('\x30'..='\x7e').contains(c));
+        }
+        Some(_) | None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(pieces: &[&str]) -> String {
+        let mut output = Output::new(1000, 1000, 1000);
+        let mut text = PlainText::default();
+        for piece in pieces {
+            text.push(piece, &mut output);
+        }
+        text.flush(&mut output);
+        output.excerpt()
+    }
+
+    #[test]
+    fn escape_sequences_are_left_out() {
+        let coloured = "\x1b[1;31merror\x1b[0m: \x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x1b(B\tü\x07\r\n";
+        assert_eq!(plain(&[coloured]), "error: link\tü\n");
+        assert_eq!(plain(&["\x1b[?1049h\x1bPq#0\x1b\\a\x1b=b\x1b[2J"]), "ab");
+    }
+
+    #[test]
+    fn of_a_progress_bar_its_last_state_is_left() {
+        assert_eq!(plain(&["10%\r", "50%\r100%\r", "\ndone\r\n"]), "100%\ndone\n");
+        assert_eq!(plain(&["abx\x08c\r\n"]), "abc\n");
+        assert_eq!(plain(&["no line end"]), "no line end");
+    }
+}

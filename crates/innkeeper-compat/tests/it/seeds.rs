@@ -1,0 +1,472 @@
+//! The literal examples of the documents that describe 0.2, 0.3, 0.4 and 0.5, sent as they are written there.
+
+use innkeeper_testkit::process::HostProcess;
+use innkeeper_testkit::raw::RawClient;
+use serde_json::{Value, json};
+
+use crate::{options, start};
+
+/// A raw client that has initialized with this version and subscribed to a new session.
+async fn in_session(host: &HostProcess, version: &str, id: &str, session: &str) -> (RawClient, Value) {
+    let mut client = RawClient::connect(host.address()).await;
+    let params = json!({
+        "channel": "ahp-root://", "clientId": id, "protocolVersions": [version], "initialSubscriptions": ["ahp-root://"],
+    });
+    client.call("initialize", params).await.expect("initialized");
+    let created = client.call("createSession", json!({ "channel": session })).await;
+    assert_eq!(created, Ok(Value::Null));
+    let subscribed = client
+        .call("subscribe", json!({ "channel": session }))
+        .await
+        .expect("subscribed");
+    let state = subscribed["snapshot"]["state"].clone();
+    if state["lifecycle"] != "ready" {
+        action(&mut client, "session/ready").await;
+    }
+    (client, state)
+}
+
+/// Waits for an action of this type on the session and returns its envelope.
+async fn action(client: &mut RawClient, kind: &str) -> Value {
+    let envelope = client
+        .notification(kind, |message| {
+            message["method"] == "action" && message["params"]["action"]["type"] == kind
+        })
+        .await;
+    envelope["params"].clone()
+}
+
+/// Reads until something is true of the notifications that came.
+async fn until_turn_ends(client: &mut RawClient, complete: &str, turn: &str) -> Vec<Value> {
+    let mut seen = Vec::new();
+    loop {
+        let message = client
+            .notification("the turn goes on", |message| message["method"] == "action")
+            .await;
+        let params = message["params"].clone();
+        if params["channel"] == "ahp-root://" {
+            continue;
+        }
+        let is_end = params["action"]["type"] == complete && params["action"]["turnId"] == turn;
+        seen.push(params);
+        if is_end {
+            return seen;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_session_channel_of_0_2_works_as_its_reference_says() {
+    let host = start().await;
+    let session = "ahp-session:/1f3c7a52-0b57-4a6e-9f0e-2d4b5c6d7e8f";
+    let (mut client, state) = in_session(&host, "0.2.0", "seed-0.2", session).await;
+    // SessionState: summary, lifecycle and turns are required; times are numbers.
+    for member in ["summary", "lifecycle", "turns"] {
+        assert!(state.get(member).is_some(), "{member} in {state}");
+    }
+    assert!(
+        state["summary"]["createdAt"].is_u64() && state["summary"]["modifiedAt"].is_u64(),
+        "{state}"
+    );
+    assert_eq!(state["summary"]["resource"], session);
+
+    // session/turnStarted with a userMessage; then session/responsePart, session/delta and session/turnComplete.
+    for number in 1..=3 {
+        let turn = format!("t{number}");
+        let started = json!({ "type": "session/turnStarted", "turnId": turn, "userMessage": { "text": "/stream 3" } });
+        client.dispatch(session, number, started.clone()).await;
+        let seen = until_turn_ends(&mut client, "session/turnComplete", &turn).await;
+        assert!(seen.iter().all(|params| params["channel"] == session), "{seen:#?}");
+        let kinds: Vec<&str> = seen
+            .iter()
+            .filter_map(|params| params["action"]["type"].as_str())
+            .collect();
+        for kind in ["session/turnStarted", "session/responsePart"] {
+            assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+        }
+        assert!(kinds.iter().all(|kind| kind.starts_with("session/")), "{kinds:?}");
+        let echo = seen
+            .iter()
+            .find(|params| params["action"]["type"] == "session/turnStarted")
+            .expect("the echo");
+        assert_eq!(echo["origin"], json!({ "clientId": "seed-0.2", "clientSeq": number }));
+        assert_eq!(echo["action"]["userMessage"]["text"], "/stream 3");
+        assert!(echo["action"].get("message").is_none(), "{echo}");
+    }
+
+    // The requests of the example, with their numbers and the URI filled in.
+    let frame = format!(
+        "{{ \"jsonrpc\": \"2.0\", \"id\": 8, \"method\": \"fetchTurns\",\n\"params\": {{ \"channel\": \"{session}\", \"limit\": 20 }} }}"
+    );
+    client.send(frame).await;
+    let page = client.answer(&json!(8)).await.expect("fetched");
+    let ids = |page: &Value| -> Vec<String> {
+        let turns = page["turns"].as_array().expect("turns").iter();
+        turns
+            .filter_map(|turn| turn["id"].as_str())
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(
+        (ids(&page), &page["hasMore"]),
+        (vec!["t1".into(), "t2".into(), "t3".into()], &json!(false))
+    );
+    assert_eq!(page["turns"][0]["userMessage"]["text"], "/stream 3", "a turn of 0.2");
+    let frame = format!(
+        "{{ \"jsonrpc\": \"2.0\", \"id\": 9, \"method\": \"fetchTurns\",\n\"params\": {{ \"channel\": \"{session}\", \"before\": \"t3\", \"limit\": 1 }} }}"
+    );
+    client.send(frame).await;
+    let page = client.answer(&json!(9)).await.expect("fetched");
+    assert_eq!((ids(&page), &page["hasMore"]), (vec!["t2".into()], &json!(true)));
+
+    // session/pendingMessageSet with `userMessage`, session/isReadChanged, session/titleChanged.
+    client
+        .dispatch(
+            session,
+            10,
+            json!({ "type": "session/titleChanged", "title": "A reference" }),
+        )
+        .await;
+    assert_eq!(
+        action(&mut client, "session/titleChanged").await["action"]["title"],
+        "A reference"
+    );
+
+    // A tool of the active client: session/toolCallStart names it with toolClientId, and it reports the result.
+    let tools = json!([{ "name": "runUnitTests", "title": "Run Unit Tests", "inputSchema": { "type": "object" } }]);
+    let active = json!({ "clientId": "seed-0.2", "displayName": "VS Code", "tools": tools });
+    client
+        .dispatch(
+            session,
+            11,
+            json!({ "type": "session/activeClientChanged", "activeClient": active }),
+        )
+        .await;
+    let changed = action(&mut client, "session/activeClientChanged").await;
+    assert_eq!(changed["action"]["activeClient"]["tools"][0]["name"], "runUnitTests");
+    let text = "/client-tool runUnitTests {\"pattern\": \"*\"}";
+    let started = json!({ "type": "session/turnStarted", "turnId": "t4", "userMessage": { "text": text } });
+    client.dispatch(session, 12, started).await;
+    let call = action(&mut client, "session/toolCallStart").await;
+    assert_eq!(call["action"]["toolClientId"], "seed-0.2", "{call}");
+    let ready = action(&mut client, "session/toolCallReady").await;
+    assert_eq!(ready["action"]["confirmed"], "not-needed", "{ready}");
+    let complete = json!({
+        "type": "session/toolCallComplete", "turnId": "t4", "toolCallId": call["action"]["toolCallId"],
+        "result": { "success": true, "pastTenseMessage": "Ran the tests", "content": [{ "type": "text", "text": "all green" }] },
+    });
+    client.dispatch(session, 13, complete).await;
+    until_turn_ends(&mut client, "session/turnComplete", "t4").await;
+
+    // "Server SHOULD reject if another client is already active": this host has several, and shows the latest.
+    client
+        .dispatch(
+            session,
+            14,
+            json!({ "type": "session/activeClientChanged", "activeClient": null }),
+        )
+        .await;
+    let changed = action(&mut client, "session/activeClientChanged").await;
+    assert!(
+        changed["action"].get("activeClient").is_none_or(Value::is_null),
+        "{changed}"
+    );
+    let disposed = client.call("disposeSession", json!({ "channel": session })).await;
+    assert_eq!(disposed, Ok(Value::Null));
+    client
+        .notification("the end is announced", |message| {
+            message["method"] == "root/sessionRemoved" && message["params"]["session"] == session
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_model_chosen_in_0_2_during_a_turn_counts_after_it() {
+    let host = start().await;
+    let session = "ahp-session:/deferral";
+    let (mut client, _) = in_session(&host, "0.2.0", "seed-0.2", session).await;
+    let started = json!({ "type": "session/turnStarted", "turnId": "t1", "userMessage": { "text": "/slow 1" } });
+    client.dispatch(session, 1, started).await;
+    action(&mut client, "session/turnStarted").await;
+    let chosen = json!({ "type": "session/modelChanged", "model": { "id": "tour" } });
+    client.dispatch(session, 2, chosen.clone()).await;
+    let seen = until_turn_ends(&mut client, "session/turnComplete", "t1").await;
+    let is_choice = |params: &&Value| params["action"]["type"] == "session/modelChanged";
+    assert_eq!(
+        seen.iter().filter(is_choice).count(),
+        0,
+        "deferred until the active turn completes"
+    );
+    let echo = action(&mut client, "session/modelChanged").await;
+    assert_eq!((&echo["action"], &echo["origin"]["clientSeq"]), (&chosen, &json!(2)));
+}
+
+#[tokio::test]
+async fn customizations_and_client_tools_of_0_5_work_as_their_guide_says() {
+    let host = start().await;
+    let session = "ahp-session:/guide";
+    let (mut client, state) = in_session(&host, "0.5.0", "my-client-id", session).await;
+    assert!(
+        state["activeClients"].is_array() && state.get("summary").is_none(),
+        "flat: {state}"
+    );
+    // The dispatch of the guide as it stands, with the member `session` of its examples.
+    let joined = json!({
+        "type": "session/activeClientSet",
+        "session": session,
+        "activeClient": {
+            "clientId": "my-client-id",
+            "displayName": "VS Code",
+            "tools": [{
+                "name": "runUnitTests", "title": "Run Unit Tests", "description": "Runs unit tests in the project",
+                "inputSchema": { "type": "object", "properties": { "pattern": { "type": "string" } } },
+            }],
+            "customizations": [{
+                "type": "plugin", "id": "client-plugin-1", "uri": "virtual://my-client/workspace-skills",
+                "name": "Workspace Skills", "enabled": true, "nonce": "sha256:...",
+            }],
+        },
+    });
+    client.dispatch(session, 1, joined).await;
+    let set = action(&mut client, "session/activeClientSet").await;
+    assert_eq!(
+        set["action"]["activeClient"]["customizations"][0]["enabled"], true,
+        "{set}"
+    );
+    client
+        .notification("the host surfaces the plugin", |message| {
+            let action = &message["params"]["action"];
+            let kind = action["type"].as_str().unwrap_or_default();
+            kind.starts_with("session/customization") && action.to_string().contains("virtual://my-client")
+        })
+        .await;
+    let subscribed = client
+        .call("subscribe", json!({ "channel": session }))
+        .await
+        .expect("subscribed");
+    let state = &subscribed["snapshot"]["state"];
+    let plugin = state["customizations"].as_array().and_then(|entries| {
+        entries
+            .iter()
+            .find(|entry| entry["uri"] == "virtual://my-client/workspace-skills")
+            .cloned()
+    });
+    let plugin = plugin.unwrap_or_else(|| panic!("the plugin is surfaced: {state}"));
+    assert_eq!(
+        (&plugin["clientId"], &plugin["enabled"]),
+        (&json!("my-client-id"), &json!(true))
+    );
+    // Toggling, as the guide writes it.
+    let toggle = json!({ "type": "session/customizationToggled", "id": plugin["id"], "enabled": false });
+    client.dispatch(session, 2, toggle.clone()).await;
+    let toggled = action(&mut client, "session/customizationToggled").await;
+    assert_eq!(toggled["action"], toggle);
+
+    // The client denies a tool call, and chat/toolCallComplete reports another.
+    let chat = state["defaultChat"].as_str().expect("a chat").to_owned();
+    client
+        .call("subscribe", json!({ "channel": chat }))
+        .await
+        .expect("subscribed");
+    let text = "/client-tool runUnitTests {\"pattern\": \"*\"}";
+    let message = json!({ "text": text, "origin": { "kind": "user" } });
+    client
+        .dispatch(
+            &chat,
+            3,
+            json!({ "type": "chat/turnStarted", "turnId": "t1", "message": message }),
+        )
+        .await;
+    let call = action(&mut client, "chat/toolCallStart").await;
+    assert_eq!(
+        call["action"]["contributor"],
+        json!({ "kind": "client", "clientId": "my-client-id" })
+    );
+    action(&mut client, "chat/toolCallReady").await;
+    let complete = json!({
+        "type": "chat/toolCallComplete", "turnId": "t1", "toolCallId": call["action"]["toolCallId"],
+        "result": { "success": true, "pastTenseMessage": "Ran the tests", "content": [{ "type": "text", "text": "all green" }] },
+    });
+    client.dispatch(&chat, 4, complete).await;
+    until_turn_ends(&mut client, "chat/turnComplete", "t1").await;
+    client
+        .dispatch(
+            session,
+            5,
+            json!({ "type": "session/activeClientRemoved", "clientId": "my-client-id" }),
+        )
+        .await;
+    action(&mut client, "session/activeClientRemoved").await;
+}
+
+/// The guide about MCP servers: the shape of an entry, its position, its toggle, and the contributor of a call.
+#[tokio::test]
+async fn mcp_servers_of_0_3_are_shown_as_their_guide_says() {
+    let program = std::env::current_exe().expect("this program").display().to_string();
+    let section = format!(
+        "[mcp.servers.garden]\ncommand = {program:?}\nargs = [\"--exact\", \"odd_server\", \"--nocapture\"]\n\
+         env = {{ {} = \"plain\" }}\n",
+        innkeeper_testkit::misbehaving_server::KIND
+    );
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let host = HostProcess::start(options().setting(&section).environment("PATH", path)).await;
+    let session = "ahp-session:/garden";
+    let (mut client, _) = in_session(&host, "0.3.0", "guide-0.3", session).await;
+    // `state.customizations?.flatMap(c => c.type === 'mcpServer' ? [c] : (c.children ?? []))
+    //   .filter(c => c.type === 'mcpServer')`
+    let servers = |state: &Value| -> Vec<Value> {
+        let top = state["customizations"].as_array().cloned().unwrap_or_default();
+        let all = top.into_iter().flat_map(|entry| match entry["type"] == "mcpServer" {
+            true => vec![entry],
+            false => entry["children"].as_array().cloned().unwrap_or_default(),
+        });
+        all.filter(|entry| entry["type"] == "mcpServer").collect()
+    };
+    let server = loop {
+        let params = json!({ "channel": session });
+        let subscribed = client.call("subscribe", params).await.expect("subscribed");
+        let found = servers(&subscribed["snapshot"]["state"]).into_iter().next();
+        match found.filter(|server| server["state"]["kind"] == "ready") {
+            Some(server) => break server,
+            None => {
+                client
+                    .notification("the server changes", |message| {
+                        let kind = message["params"]["action"]["type"].as_str().unwrap_or_default();
+                        kind.starts_with("session/customization") || kind == "session/mcpServerStateChanged"
+                    })
+                    .await;
+            }
+        }
+    };
+    for member in ["id", "uri", "name"] {
+        assert!(server[member].is_string(), "{member} in {server}");
+    }
+    assert_eq!(server["enabled"], true, "{server}");
+    assert!(server.get("mcpApp").is_none(), "the client did not opt in: {server}");
+
+    // An MCP tool call is a tool call with an MCP contributor.
+    let allowed = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    client.dispatch(session, 1, allowed).await;
+    action(&mut client, "session/configChanged").await;
+    let text = "/mcp garden echo {\"text\": \"hello\"}";
+    let message = json!({ "text": text, "origin": { "kind": "user" } });
+    let started = json!({ "type": "session/turnStarted", "turnId": "t1", "message": message });
+    client.dispatch(session, 2, started).await;
+    let seen = until_turn_ends(&mut client, "session/turnComplete", "t1").await;
+    let call = seen
+        .iter()
+        .find(|params| params["action"]["type"] == "session/toolCallStart")
+        .expect("a tool call");
+    assert_eq!(
+        call["action"]["contributor"],
+        json!({ "kind": "mcp", "customizationId": server["id"] })
+    );
+
+    // Disabling a server signals the host to stop it, and it goes through `stopped`.
+    let toggle = json!({ "type": "session/customizationToggled", "id": server["id"], "enabled": false });
+    client.dispatch(session, 3, toggle.clone()).await;
+    assert_eq!(
+        action(&mut client, "session/customizationToggled").await["action"],
+        toggle
+    );
+    client
+        .notification("the server stops", |message| {
+            let action = &message["params"]["action"];
+            action["type"] == "session/mcpServerStateChanged"
+                && action["id"] == server["id"]
+                && action["state"]["kind"] == "stopped"
+        })
+        .await;
+}
+
+/// The proposal about children describes 0.4: a toggle reaches containers, and a child has no flag. This host toggles
+/// children for every version.
+#[tokio::test]
+async fn a_child_is_toggled_by_0_4_and_its_container_is_not() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let skill = folder.path().join(".claude/skills/one");
+    std::fs::create_dir_all(&skill).expect("created");
+    let text = "---\nname: one\ndescription: Does it.\n---\nDo it.\n";
+    std::fs::write(skill.join("SKILL.md"), text).expect("written");
+    let host = start().await;
+    let mut client = RawClient::connect(host.address()).await;
+    let params = json!({ "channel": "ahp-root://", "clientId": "proposal", "protocolVersions": ["0.4.0"] });
+    client.call("initialize", params).await.expect("initialized");
+    let session = "ahp-session:/children";
+    let directory = format!("file://{}", folder.path().canonicalize().expect("there").display());
+    let params = json!({ "channel": session, "workingDirectory": directory });
+    client.call("createSession", params).await.expect("created");
+    let entry = loop {
+        let subscribed = client.call("subscribe", json!({ "channel": session })).await;
+        let state = subscribed.expect("subscribed")["snapshot"]["state"].take();
+        let entries = state["customizations"].as_array().cloned().unwrap_or_default();
+        let found = entries.into_iter().find(|entry| entry["name"] == ".claude/skills");
+        match found.filter(|entry| {
+            entry["children"]
+                .as_array()
+                .is_some_and(|children| !children.is_empty())
+        }) {
+            Some(entry) => break entry,
+            None => {
+                client
+                    .notification("the skills are found", |message| {
+                        let kind = message["params"]["action"]["type"].as_str().unwrap_or_default();
+                        kind.starts_with("session/customization")
+                    })
+                    .await;
+            }
+        }
+    };
+    let child = &entry["children"][0]["id"];
+    let toggle = json!({ "type": "session/customizationToggled", "id": child, "enabled": false });
+    client.dispatch(session, 1, toggle.clone()).await;
+    let echo = action(&mut client, "session/customizationToggled").await;
+    assert_eq!((&echo["action"], &echo["origin"]["clientSeq"]), (&toggle, &json!(1)));
+    let subscribed = client.call("subscribe", json!({ "channel": session })).await;
+    let state = subscribed.expect("subscribed")["snapshot"]["state"].take();
+    let entries = state["customizations"].as_array().expect("customizations");
+    let shown = entries
+        .iter()
+        .find(|known| known["id"] == entry["id"])
+        .expect("the container");
+    assert_eq!(
+        (&shown["enabled"], &shown["children"][0]["enabled"]),
+        (&json!(true), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn a_client_of_0_2_opts_in_to_prompt_transforms() {
+    let host = start().await;
+    let session = "ahp-session:/transform";
+    let (mut client, _) = in_session(&host, "0.2.0", "rewriter", session).await;
+    let active = json!({
+        "clientId": "rewriter", "tools": [], "systemMessageTransform": { "sections": ["tone"] },
+    });
+    client
+        .dispatch(
+            session,
+            1,
+            json!({ "type": "session/activeClientChanged", "activeClient": active }),
+        )
+        .await;
+    let changed = action(&mut client, "session/activeClientChanged").await;
+    assert_eq!(
+        changed["action"]["activeClient"]["systemMessageTransform"]["sections"],
+        json!(["tone"])
+    );
+    let started = json!({ "type": "session/turnStarted", "turnId": "t1", "userMessage": { "text": "/prompt tone" } });
+    client.dispatch(session, 2, started).await;
+    let asked = client
+        .notification("the host asks for a rewrite", |message| {
+            message["method"] == "systemMessageTransform"
+        })
+        .await;
+    assert_eq!(asked["params"]["channel"], session, "{asked}");
+    let sections = json!({ "tone": { "content": "Speak like a pirate." } });
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "sections": sections } });
+    client.send(answer.to_string()).await;
+    let seen = until_turn_ends(&mut client, "session/turnComplete", "t1").await;
+    let said: String = seen.iter().map(|params| params["action"].to_string()).collect();
+    assert!(said.contains("Speak like a pirate."), "{said}");
+}

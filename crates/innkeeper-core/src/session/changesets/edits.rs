@@ -1,0 +1,91 @@
+//! The files that tools of a session changed, and where their former contents are. Outside of repositories, this is
+//! all that is known about changes.
+
+use std::sync::Arc;
+
+use ahp_types::state::ToolResultContent;
+use serde::{Deserialize, Serialize};
+
+use super::RecordedEdit;
+use crate::core::{Cx, Host};
+use crate::ids::ChannelId;
+
+/// Most edits that are remembered. The oldest are forgotten.
+const MAX_EDITS: usize = 5000;
+
+/// The edits of a session, oldest first: one for each turn and file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SessionEdits {
+    edits: Arc<Vec<RecordedEdit>>,
+}
+
+impl SessionEdits {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    pub(super) fn shared(&self) -> Arc<[RecordedEdit]> {
+        self.edits.as_slice().into()
+    }
+
+    /// Adds an edit, unless the turn has changed the file before: the first content counts.
+    fn add(&mut self, edit: RecordedEdit) -> bool {
+        let is_same = |known: &RecordedEdit| known.turn == edit.turn && known.file == edit.file;
+        if self.edits.iter().any(is_same) {
+            return false;
+        }
+        let edits = Arc::make_mut(&mut self.edits);
+        edits.push(edit);
+        if edits.len() > MAX_EDITS {
+            edits.remove(0);
+        }
+        true
+    }
+}
+
+impl Host {
+    /// Records the files that a completed tool call changed.
+    pub(crate) fn record_edits(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat_id: ChannelId,
+        turn_id: &str,
+        content: &[ToolResultContent],
+    ) {
+        let edits = content.iter().filter_map(|content| match content {
+            ToolResultContent::FileEdit(edit) => Some(edit),
+            _ => None,
+        });
+        let edits = edits.flat_map(|edit| {
+            let (before, after) = (edit.before.as_ref(), edit.after.as_ref());
+            let record = |file: &str, before: Option<&str>| RecordedEdit {
+                turn: turn_id.to_owned(),
+                file: file.to_owned(),
+                before: before.map(str::to_owned),
+            };
+            let left = before.map(|side| record(&side.uri, Some(&side.content.uri)));
+            // A new file, or a file that was moved there.
+            let is_new = before.is_none_or(|before| after.is_some_and(|after| after.uri != before.uri));
+            let came = after.filter(|_| is_new).map(|side| record(&side.uri, None));
+            left.into_iter().chain(came)
+        });
+        let edits: Vec<RecordedEdit> = edits.collect();
+        let session_id = self.chats.get(&chat_id).map(|chat| chat.session);
+        let Some(session_id) = session_id.filter(|_| !edits.is_empty()) else {
+            // Most calls change no files.
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            let mut is_changed = false;
+            for edit in edits {
+                is_changed |= session.edits.add(edit);
+            }
+            if is_changed {
+                self.mark_dirty(session_id);
+            }
+            self.refresh_changesets(cx, session_id);
+        }
+    }
+}

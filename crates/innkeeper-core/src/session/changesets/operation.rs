@@ -1,0 +1,243 @@
+//! `invokeChangesetOperation` (CHG-10, CHG-11).
+
+use ahp_types::actions::{ChangesetOperationStatusChangedAction, StateAction};
+use ahp_types::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
+use ahp_types::common::StringOrMarkdown;
+use ahp_types::state::{ChangesetOperationScope, ChangesetOperationStatus, ErrorInfo, TextRange};
+use serde_json::{Map, Value};
+
+use super::{OperationError, OperationOutcome, OperationRequest, OperationTarget};
+use crate::core::{ChannelCommand, Cx, Host, PartCommand};
+use crate::effect::ChangesCommand;
+use crate::ids::{ChannelId, ConnId};
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::request::{Command, RequestId};
+
+/// Requests about changesets.
+#[derive(Debug, Clone)]
+pub enum ChangesetCommand {
+    /// `invokeChangesetOperation`.
+    Invoke(Box<InvokeOperation>),
+}
+
+/// The parameters of `invokeChangesetOperation`.
+#[derive(Debug, Clone)]
+pub struct InvokeOperation {
+    /// The changeset.
+    pub channel: String,
+    /// The operation.
+    pub operation: String,
+    /// The file or part of a file.
+    pub target: Option<ChangesetOperationTarget>,
+    /// Further values, such as the message of a commit.
+    pub values: Map<String, Value>,
+}
+
+impl ChannelCommand for ChangesetCommand {
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Invoke(_) => "invokeChangesetOperation",
+        }
+    }
+
+    fn changes_state(&self) -> bool {
+        true
+    }
+
+    fn sessions(&self) -> Vec<&str> {
+        match self {
+            Self::Invoke(invoke) => vec![&invoke.channel],
+        }
+    }
+}
+
+impl From<ChangesetCommand> for Command {
+    fn from(command: ChangesetCommand) -> Self {
+        Self::Part(PartCommand::Changeset(command))
+    }
+}
+
+impl Host {
+    /// Checks an operation and has it carried out; [`Self::operation_done`] answers.
+    pub(super) fn invoke_operation(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, invoke: InvokeOperation) {
+        let checked = self.check_operation(&invoke);
+        let (channel, request) = match checked {
+            Ok(checked) => checked,
+            Err(error) => return cx.answer(conn, id, Err(error)),
+        };
+        let Some(view) = self.view_of(channel) else {
+            return cx.answer(conn, id, Err(no_changeset(&invoke.channel)));
+        };
+        self.set_operation_status(cx, channel, &request.id, ChangesetOperationStatus::Running, None);
+        cx.emit(ChangesCommand::Invoke {
+            conn,
+            id: id.clone(),
+            channel,
+            view: Box::new(view),
+            request: Box::new(request),
+        });
+    }
+
+    fn check_operation(&self, invoke: &InvokeOperation) -> Result<(ChannelId, OperationRequest), RpcError> {
+        if !self.config.serves_changes {
+            return Err(RpcError::method_not_found("invokeChangesetOperation"));
+        }
+        let channel = self.channels.find(&invoke.channel);
+        let open = channel.and_then(|channel| Some((channel, self.parts.changesets.open.get(&channel)?)));
+        let Some((channel, open)) = open else {
+            return Err(no_changeset(&invoke.channel));
+        };
+        let mut offered = open.state.operations.iter().flatten();
+        let Some(operation) = offered.find(|operation| operation.id == invoke.operation) else {
+            let shown: String = invoke.operation.chars().take(128).collect();
+            let problem = format!("this changeset has no operation {shown:?} now; its state lists those that it has");
+            return Err(RpcError::invalid_params("operationId", problem));
+        };
+        let (scope, target) = match &invoke.target {
+            None => (ChangesetOperationScope::Changeset, None),
+            Some(ChangesetOperationTarget::Resource { resource, side }) => {
+                let target = target(resource, side.as_deref(), None)?;
+                (ChangesetOperationScope::Resource, Some(target))
+            }
+            Some(ChangesetOperationTarget::Range { resource, side, range }) => {
+                let target = target(resource, side.as_deref(), Some(range))?;
+                (ChangesetOperationScope::Range, Some(target))
+            }
+            Some(ChangesetOperationTarget::Unknown(_)) => {
+                return Err(RpcError::invalid_params(
+                    "target",
+                    "must have the kind resource or range",
+                ));
+            }
+        };
+        if !operation.scopes.contains(&scope) {
+            let problem = match target {
+                Some(_) => format!("{} does not work on this kind of target", invoke.operation),
+                None => format!("is missing; {} works on a file or a part of one", invoke.operation),
+            };
+            return Err(RpcError::invalid_params("target", problem));
+        }
+        if let Some(target) = &target
+            && !open.state.files.iter().any(|file| {
+                let sides = [&file.edit.before, &file.edit.after];
+                let mut sides = sides.into_iter().flatten();
+                file.id == target.resource || sides.any(|side| side.uri == target.resource)
+            })
+        {
+            return Err(RpcError::invalid_params(
+                "target.resource",
+                "is not a file of this changeset",
+            ));
+        }
+        match operation.status {
+            ChangesetOperationStatus::Disabled => Err(RpcError::new(
+                code::CONFLICT,
+                operation.description.clone().unwrap_or_default(),
+            )),
+            ChangesetOperationStatus::Running => Err(RpcError::new(
+                code::CONFLICT,
+                format!("{} is running already; wait for its end", operation.label),
+            )),
+            _ => Ok((
+                channel,
+                OperationRequest {
+                    id: invoke.operation.clone(),
+                    target,
+                    values: invoke.values.clone(),
+                },
+            )),
+        }
+    }
+
+    /// Answers an operation. The changes to files follow as reports of their views.
+    pub(super) fn operation_done(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: &RequestId,
+        channel: ChannelId,
+        operation: &str,
+        outcome: Result<OperationOutcome, OperationError>,
+    ) {
+        let (status, error) = match &outcome {
+            Ok(_) => (ChangesetOperationStatus::Idle, None),
+            Err(error) => (
+                ChangesetOperationStatus::Error,
+                Some(ErrorInfo {
+                    error_type: "operationFailed".to_owned(),
+                    message: error.message(),
+                    stack: None,
+                    meta: None,
+                }),
+            ),
+        };
+        self.set_operation_status(cx, channel, operation, status, error);
+        let result = match outcome {
+            Ok(outcome) => {
+                let result = InvokeChangesetOperationResult {
+                    message: (!outcome.message.is_empty()).then_some(StringOrMarkdown::Plain(outcome.message)),
+                    follow_up: None,
+                };
+                Ok(serde_json::to_value(result).unwrap_or_default())
+            }
+            Err(OperationError::Invalid { field, problem }) => Err(RpcError::invalid_params(field, problem)),
+            Err(OperationError::Conflict(problem)) => Err(RpcError::new(code::CONFLICT, problem)),
+            Err(OperationError::Failed(problem)) => Err(RpcError::new(code::INTERNAL_ERROR, problem)),
+        };
+        cx.answer(conn, id, result);
+        // Every view of the session may show something else now.
+        if let Some(session) = self.parts.changesets.open.get(&channel).map(|open| open.session) {
+            self.refresh_changesets(cx, session);
+        }
+    }
+
+    fn set_operation_status(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        operation: &str,
+        status: ChangesetOperationStatus,
+        error: Option<ErrorInfo>,
+    ) {
+        if self.parts.changesets.open.contains_key(&channel) {
+            let action = ChangesetOperationStatusChangedAction {
+                operation_id: operation.to_owned(),
+                status,
+                error,
+            };
+            self.commit(cx, channel, StateAction::ChangesetOperationStatusChanged(action), None);
+        }
+    }
+}
+
+fn target(resource: &str, side: Option<&str>, range: Option<&TextRange>) -> Result<OperationTarget, RpcError> {
+    let is_before = match side {
+        None | Some("after") => false,
+        Some("before") => true,
+        Some(_) => return Err(RpcError::invalid_params("target.side", "must be before or after")),
+    };
+    let lines = match range {
+        None => None,
+        Some(range) => {
+            let line = |line: i64| u64::try_from(line).ok();
+            // A range that ends before the first character of a line has nothing of that line.
+            let has_last = range.end.character > 0 || range.end.line == range.start.line;
+            let lines = line(range.start.line).zip(line(range.end.line.saturating_add(i64::from(has_last))));
+            let lines = lines.filter(|(first, end)| first < end);
+            Some(lines.ok_or_else(|| RpcError::invalid_params("target.range", "must end after it starts"))?)
+        }
+    };
+    Ok(OperationTarget {
+        resource: resource.to_owned(),
+        is_before,
+        lines,
+    })
+}
+
+fn no_changeset(uri: &str) -> RpcError {
+    let shown: String = uri.chars().take(256).collect();
+    RpcError::new(
+        code::NOT_FOUND,
+        format!("there is no open changeset {shown:?}; subscribe to it first"),
+    )
+}

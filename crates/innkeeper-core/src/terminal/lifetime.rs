@@ -1,0 +1,290 @@
+//! `createTerminal`, `disposeTerminal`, and the terminals of agents.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{StateAction, TerminalClaimedAction, TerminalExitedAction};
+use ahp_types::state::{
+    TerminalClaim, TerminalLifecycleState, TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState,
+};
+use serde_json::Value;
+
+use super::vocabulary::{AgentCommandStart, CreateTerminal, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal};
+use super::{AskedBy, MAX_TERMINALS, Opening, Terminal};
+use crate::clients::access::Scope;
+use crate::core::{Cx, Host, never};
+use crate::ids::{ChannelId, ConnId};
+use crate::protocol::action_table::ChannelKind;
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::request::RequestId;
+use crate::protocol::uri;
+use crate::session::create::directories_of;
+
+impl Host {
+    /// `createTerminal`: started outside; [`Self::terminal_opened`] answers.
+    pub(super) fn create_terminal(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: &RequestId,
+        mut create: CreateTerminal,
+    ) {
+        self.name_claimed_chat(conn, &mut create.claim);
+        if !self.config.serves_terminals {
+            return cx.answer(conn, id, Err(RpcError::method_not_found("createTerminal")));
+        }
+        if let Err(error) = self.check_new_terminal(conn, &create) {
+            return cx.answer(conn, id, Err(error));
+        }
+        let size = create.size.unwrap_or_default();
+        let directory = create.cwd.or_else(|| self.claimed_directory(&create.claim));
+        let opening = Opening {
+            uri: create.channel,
+            claim: create.claim,
+            name: create.name,
+            size,
+            asked_by: AskedBy::Client(conn, id.clone()),
+        };
+        let spec = PtySpec {
+            program: PtyProgram::Shell,
+            directory,
+            size,
+        };
+        self.open_pty(cx, opening, spec);
+    }
+
+    fn open_pty(&mut self, cx: &mut Cx<'_>, opening: Opening, spec: PtySpec) {
+        let pty = self.parts.terminals.next_pty();
+        let request = match &opening.asked_by {
+            AskedBy::Client(conn, id) => Some((*conn, id.clone())),
+            AskedBy::Agent(_) => None,
+        };
+        self.parts.terminals.opening.insert(pty, opening);
+        let spec = Box::new(spec);
+        cx.emit(PtyCommand::Open { pty, spec, request });
+    }
+
+    /// Checks whether a client may create a terminal.
+    fn check_new_terminal(&self, conn: ConnId, create: &CreateTerminal) -> Result<(), RpcError> {
+        uri::check_new_terminal(&create.channel).map_err(|problem| RpcError::invalid_params("channel", problem))?;
+        let terminals = &self.parts.terminals;
+        let is_opening = terminals.opening.values().any(|opening| opening.uri == create.channel);
+        if is_opening || self.channels.find(&create.channel).is_some() {
+            let message = format!("there is a terminal {:?} already; choose another URI", create.channel);
+            return Err(RpcError::new(code::ALREADY_EXISTS, message));
+        }
+        let Some(client) = self.conns.client(conn) else {
+            never!("a connection that is ready has a client");
+            return Ok(());
+        };
+        if let TerminalClaim::Client(claim) = &create.claim
+            && claim.client_id != client.as_str()
+        {
+            // TRM-04
+            let problem = "a client claims a terminal for itself, or for a session";
+            return Err(RpcError::invalid_params("claim.clientId", problem));
+        }
+        self.check_claim(&create.claim)
+            .map_err(|(field, problem)| RpcError::invalid_params(&field, problem))?;
+        if terminals.count() >= MAX_TERMINALS {
+            let message = format!("this host has {MAX_TERMINALS} terminals; dispose of some");
+            return Err(RpcError::new(code::CONFLICT, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the first working directory of the chat that claims a terminal.
+    fn claimed_directory(&self, claim: &TerminalClaim) -> Option<String> {
+        let TerminalClaim::Session(claim) = claim else {
+            return None;
+        };
+        let chat = self.chats.get(&self.channels.find(&claim.chat)?)?;
+        let session = self.sessions.get(&chat.session)?;
+        directories_of(session, chat).into_iter().next()
+    }
+
+    /// An agent runs a command for a tool call.
+    pub(super) fn open_agent_terminal(&mut self, cx: &mut Cx<'_>, start: AgentCommandStart) {
+        let refuse = |cx: &mut Cx<'_>| cx.emit(PtyCommand::Refuse { number: start.number });
+        // The chat may have been disposed of meanwhile.
+        let Some(chat) = self.chats.get(&start.chat) else {
+            return refuse(cx);
+        };
+        let (Some(session), Some(chat_uri)) = (self.sessions.get(&chat.session), self.chat_uri(start.chat)) else {
+            return never!("the session of a chat is in memory");
+        };
+        if !self.config.serves_terminals || self.parts.terminals.count() >= MAX_TERMINALS {
+            return refuse(cx);
+        }
+        let turn = chat.model.head().active_turn.as_ref().map(|turn| turn.id.clone());
+        let claim = TerminalSessionClaim {
+            session: session.uri.to_string(),
+            chat: chat_uri.to_owned(),
+            turn_id: turn,
+            tool_call_id: Some(start.call),
+        };
+        let opening = Opening {
+            // Numbers never repeat, also not after a restart of the host.
+            uri: format!("ahp-terminal:/{}-{}", self.log.seq().0, start.number),
+            claim: TerminalClaim::Session(claim),
+            name: Some(start.line),
+            size: start.size,
+            asked_by: AskedBy::Agent(start.number),
+        };
+        let spec = PtySpec {
+            program: PtyProgram::AgentCommand(start.number),
+            directory: None,
+            size: start.size,
+        };
+        self.open_pty(cx, opening, spec);
+    }
+
+    /// A program was started, or could not be.
+    pub(super) fn terminal_opened(&mut self, cx: &mut Cx<'_>, pty: PtyId, outcome: Result<StartedTerminal, RpcError>) {
+        // The answer to a core before this one, in the same process.
+        let Some(opening) = self.parts.terminals.opening.remove(&pty) else {
+            return;
+        };
+        let started = match (outcome, &opening.asked_by) {
+            (Ok(started), _) => started,
+            (Err(error), AskedBy::Client(conn, id)) => return cx.answer(*conn, id, Err(error)),
+            // The service knows that already.
+            (Err(_), AskedBy::Agent(_)) => return,
+        };
+        let channel = self.add_channel(&opening.uri, ChannelKind::Terminal);
+        let state = TerminalState {
+            title: opening.name.unwrap_or(started.title),
+            cwd: started.directory,
+            cols: Some(opening.size.cols.into()),
+            rows: Some(opening.size.rows.into()),
+            content: Vec::new(),
+            lifecycle: TerminalLifecycleState::Running(TerminalRunningLifecycleState {}),
+            claim: opening.claim,
+            supports_command_detection: None,
+            is_pty: Some(true),
+        };
+        let call = match &opening.asked_by {
+            AskedBy::Agent(number) => Some(*number),
+            AskedBy::Client(..) => None,
+        };
+        let uri: Arc<str> = opening.uri.into();
+        let terminal = Terminal {
+            uri: Arc::clone(&uri),
+            session: self.claiming_session(&state.claim),
+            state: Arc::new(state),
+            pty: Some(pty),
+            clears: 0,
+            command_ms: cx.now.mono_ms,
+            call,
+            is_for_agent: call.is_some(),
+            is_dirty: true,
+            is_scheduled: false,
+        };
+        self.parts.terminals.by_channel.insert(channel, terminal);
+        self.parts.terminals.by_pty.insert(pty, channel);
+        self.parts.terminals.is_list_dirty = true;
+        self.retain_terminal(cx, channel);
+        match opening.asked_by {
+            AskedBy::Client(conn, id) => cx.answer(conn, &id, Ok(Value::Null)),
+            AskedBy::Agent(number) => cx.emit(PtyCommand::Show { number, uri }),
+        }
+    }
+
+    /// Returns the session that a claim names.
+    pub(super) fn claiming_session(&self, claim: &TerminalClaim) -> Option<ChannelId> {
+        match claim {
+            TerminalClaim::Session(claim) => self.channels.find(&claim.session),
+            TerminalClaim::Client(_) => None,
+        }
+    }
+
+    /// `disposeTerminal`: ends the process and removes the terminal (TRM-02).
+    pub(super) fn dispose_terminal(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: &str) {
+        let channel = self.channels.find(uri);
+        let found = channel.and_then(|channel| Some((channel, self.parts.terminals.by_channel.get(&channel)?)));
+        let Some((channel, terminal)) = found else {
+            let message = format!("there is no terminal {uri:?} on this host");
+            return cx.answer(conn, id, Err(RpcError::new(code::NOT_FOUND, message)));
+        };
+        let Some(connection) = self.conns.get(&conn) else {
+            return never!("the connection is open");
+        };
+        let is_admin = connection.principal.scope >= Scope::Admin;
+        let client = self.conns.client(conn);
+        let may_dispose = client.is_some_and(|client| self.check_holder(terminal, client).is_ok());
+        if !may_dispose && !is_admin {
+            let message = "another client holds this terminal; only that client or an admin disposes of it";
+            return cx.answer(conn, id, Err(RpcError::new(code::PERMISSION_DENIED, message)));
+        }
+        let uri = Arc::clone(&terminal.uri);
+        cx.answer(conn, id, Ok(Value::Null));
+        self.close_terminal(cx, channel);
+        cx.emit(PtyCommand::Forget { uri });
+    }
+
+    /// Ends the process of a terminal and removes its channel.
+    fn close_terminal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let Some(terminal) = self.parts.terminals.by_channel.get(&channel) else {
+            return never!("the channel is a terminal");
+        };
+        if let Some(pty) = terminal.pty {
+            cx.emit(PtyCommand::Close { pty });
+            self.parts.terminals.by_pty.remove(&pty);
+            let exited = TerminalExitedAction { exit_code: None };
+            self.commit(cx, channel, StateAction::TerminalExited(exited), None);
+        }
+        self.parts.terminals.by_channel.remove(&channel);
+        self.parts.terminals.is_list_dirty = true;
+        self.remove_channel(channel);
+    }
+
+    /// A session was deleted: its terminals end (SES-29). Their last states stay until the session is gone for good.
+    pub(super) fn close_terminals_of(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+        let claimed = self.parts.terminals.by_channel.iter();
+        let claimed = claimed.filter(|(_, terminal)| terminal.session == Some(session));
+        let mut claimed: Vec<ChannelId> = claimed.map(|(channel, _)| *channel).collect();
+        claimed.sort_unstable();
+        for channel in claimed {
+            self.retain_terminal(cx, channel);
+            self.close_terminal(cx, channel);
+        }
+    }
+
+    /// The tool call of a command has ended: its claim narrows to the chat (TRM-15).
+    pub(super) fn terminal_call_ended(&mut self, cx: &mut Cx<'_>, number: u64) {
+        let terminals = &mut self.parts.terminals.by_channel;
+        let found = terminals.iter_mut().find(|(_, terminal)| terminal.call == Some(number));
+        // It was disposed of meanwhile.
+        let Some((&channel, terminal)) = found else {
+            return;
+        };
+        terminal.call = None;
+        if let TerminalClaim::Session(claim) = &terminal.state.claim
+            && claim.tool_call_id.is_some()
+        {
+            let claim = TerminalClaim::Session(TerminalSessionClaim {
+                turn_id: None,
+                tool_call_id: None,
+                ..claim.clone()
+            });
+            let claimed = TerminalClaimedAction { claim };
+            self.commit(cx, channel, StateAction::TerminalClaimed(claimed), None);
+            self.parts.terminals.is_list_dirty = true;
+        }
+        self.retain_terminal(cx, channel);
+        self.release_terminal(cx, channel);
+    }
+
+    /// Lets a terminal of an agent leave memory when its command has ended and no client watches it.
+    pub(super) fn release_terminal(&mut self, _: &mut Cx<'_>, channel: ChannelId) {
+        let has_subscribers = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
+        // Most channels are no terminals.
+        let Some(terminal) = self.parts.terminals.by_channel.get(&channel) else {
+            return;
+        };
+        let is_over = terminal.is_for_agent && terminal.pty.is_none() && terminal.call.is_none();
+        if is_over && !terminal.is_dirty && !has_subscribers && self.storage.mode().persists() {
+            self.parts.terminals.by_channel.remove(&channel);
+            self.remove_channel(channel);
+        }
+    }
+}

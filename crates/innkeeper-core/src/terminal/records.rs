@@ -1,0 +1,157 @@
+//! The last states of terminals: persisted while they change, and found again after a restart (TRM-17).
+
+use std::sync::Arc;
+
+use ahp_types::actions::{RootTerminalsChangedAction, StateAction};
+use ahp_types::state::{
+    TerminalClaim, TerminalContentPart, TerminalExitedLifecycleState, TerminalInfo, TerminalLifecycleState,
+    TerminalState, TerminalUnclassifiedPart,
+};
+
+use super::Terminal;
+use super::vocabulary::{PtyCommand, TerminalRecord};
+use crate::core::{Cx, Host, ROOT, Timer};
+use crate::ids::ChannelId;
+use crate::protocol::action_table::ChannelKind;
+
+/// How long changes of a terminal are gathered before it is persisted.
+const RETAIN_MS: u64 = 3_000;
+
+/// The text at the end of a terminal whose process ended with the host.
+const HOST_ENDED: &str = "\r\n\x1b[0m[The host was restarted. The process of this terminal has ended.]\r\n";
+
+impl Host {
+    /// Persists a terminal in a while.
+    pub(super) fn schedule_retention(&mut self, cx: &Cx<'_>, channel: ChannelId) {
+        let is_needed = self.storage.mode().persists();
+        if let Some(terminal) = self.parts.terminals.by_channel.get_mut(&channel)
+            && is_needed
+            && !std::mem::replace(&mut terminal.is_scheduled, true)
+        {
+            let at_ms = cx.now.mono_ms.saturating_add(RETAIN_MS);
+            self.timers.set(at_ms, Timer::Channel(channel));
+        }
+    }
+
+    /// Persists a terminal if it changed.
+    pub(super) fn retain_terminal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        if !self.storage.mode().persists() {
+            return;
+        }
+        // It may have been disposed of before its timer.
+        let Some(terminal) = self.parts.terminals.by_channel.get_mut(&channel) else {
+            return;
+        };
+        terminal.is_scheduled = false;
+        if std::mem::take(&mut terminal.is_dirty) {
+            let session = match &terminal.state.claim {
+                TerminalClaim::Session(claim) => Some(claim.session.as_str().into()),
+                TerminalClaim::Client(_) => None,
+            };
+            cx.emit(PtyCommand::Retain(TerminalRecord {
+                uri: Arc::clone(&terminal.uri),
+                session,
+                state: Arc::clone(&terminal.state),
+            }));
+        }
+    }
+
+    /// Persists all terminals, because the host is going down.
+    pub(crate) fn retain_terminals(&mut self, cx: &mut Cx<'_>) {
+        let mut all: Vec<ChannelId> = self.parts.terminals.by_channel.keys().copied().collect();
+        all.sort_unstable();
+        for channel in all {
+            self.retain_terminal(cx, channel);
+        }
+    }
+
+    /// A terminal that is not in memory was looked up.
+    pub(super) fn terminal_recalled(&mut self, cx: &mut Cx<'_>, uri: &Arc<str>, state: Option<Box<TerminalState>>) {
+        if let Some(mut state) = state
+            && self.channels.find(uri).is_none()
+        {
+            end_with_host(&mut state);
+            let channel = self.add_channel(uri, ChannelKind::Terminal);
+            let earlier = &mut self.parts.terminals.earlier;
+            let was_listed = earlier.iter().any(|info| info.resource == **uri);
+            earlier.retain(|info| info.resource != **uri);
+            let terminal = Terminal {
+                uri: Arc::clone(uri),
+                session: self.claiming_session(&state.claim),
+                state: Arc::new(*state),
+                pty: None,
+                clears: 0,
+                command_ms: 0,
+                call: None,
+                is_for_agent: !was_listed,
+                is_dirty: false,
+                is_scheduled: false,
+            };
+            self.parts.terminals.by_channel.insert(channel, terminal);
+            self.parts.terminals.is_list_dirty = true;
+        }
+        self.resume_after_recall(cx, uri);
+        // An input that only asked for it may have gone.
+        if let Some(channel) = self.channels.find(uri) {
+            self.release_terminal(cx, channel);
+        }
+    }
+
+    /// Restores the list of terminals of an earlier run: all of their processes have ended.
+    pub(crate) fn restore_terminals(&mut self, cx: &mut Cx<'_>, listed: Option<Vec<TerminalInfo>>) {
+        // Clients may continue the root's state from before, with this list in it.
+        let Some(listed) = listed else { return };
+        self.root.state_mut().terminals = Some(listed.clone());
+        let earlier = listed.into_iter().filter(|info| self.outlives_host(info));
+        let earlier: Vec<TerminalInfo> = earlier
+            .map(|info| TerminalInfo {
+                lifecycle: exited(&info.lifecycle),
+                ..info
+            })
+            .collect();
+        self.parts.terminals.earlier.clone_from(&earlier);
+        if self.root.state().terminals.as_ref() != Some(&earlier) {
+            let action = RootTerminalsChangedAction { terminals: earlier };
+            self.commit(cx, ROOT, StateAction::RootTerminalsChanged(action), None);
+        }
+    }
+
+    /// Returns true if a terminal stays in the list after a restart. Commands of agents do not.
+    fn outlives_host(&self, info: &TerminalInfo) -> bool {
+        self.config.serves_terminals
+            && match &info.claim {
+                TerminalClaim::Client(_) => true,
+                TerminalClaim::Session(claim) => claim.tool_call_id.is_none(),
+            }
+    }
+}
+
+/// Returns the lifecycle of a process after the host was restarted.
+fn exited(before: &TerminalLifecycleState) -> TerminalLifecycleState {
+    match before {
+        TerminalLifecycleState::Exited(_) => before.clone(),
+        TerminalLifecycleState::Running(_) => {
+            TerminalLifecycleState::Exited(TerminalExitedLifecycleState { exit_code: None })
+        }
+    }
+}
+
+/// Turns the persisted state of a running terminal into that of one that ended with the host, and says so.
+fn end_with_host(state: &mut TerminalState) {
+    if !matches!(state.lifecycle, TerminalLifecycleState::Running(_)) {
+        return;
+    }
+    state.lifecycle = exited(&state.lifecycle);
+    for part in &mut state.content {
+        if let TerminalContentPart::Command(command) = part {
+            command.is_complete = true;
+        }
+    }
+    let note = TerminalUnclassifiedPart {
+        value: HOST_ENDED.to_owned(),
+    };
+    match state.content.last_mut() {
+        Some(TerminalContentPart::Unclassified(last)) => last.value.push_str(HOST_ENDED),
+        _ => state.content.push(TerminalContentPart::Unclassified(note)),
+    }
+}

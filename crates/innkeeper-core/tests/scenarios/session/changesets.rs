@@ -1,0 +1,440 @@
+//! Views of changed files (CHG).
+
+use innkeeper_core::changesets::{
+    ChangedFile, ChangedSide, ChangesetCommand, ChangesetInput, ChangesetSource, ComputedChangeset, FileNote,
+    InvokeOperation, OfferedOperation, OperationError, OperationOutcome, OperationScope,
+};
+use innkeeper_core::repository::RepositoryState;
+use innkeeper_core::request::CreateSession;
+use innkeeper_core::{
+    ChangesCommand, ChannelId, ConnId, CoreConfig, Effect, Input, RepositoryCommand, RequestId, TurnEnd,
+};
+use serde_json::{Map, Value, json};
+
+use crate::harness::*;
+
+const DIRECTORY: &str = "file:///srv/project";
+const UNCOMMITTED: &str = "ahp-session:/one/changeset/uncommitted";
+
+fn config() -> CoreConfig {
+    CoreConfig {
+        serves_changes: true,
+        serves_repositories: true,
+        ..CoreConfig::default()
+    }
+}
+
+/// A session in a directory, with a client that is subscribed to it.
+fn stage() -> (Stage, ConnId) {
+    let mut stage = Stage::opening(PersistedState::default(), config());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, Map::new());
+    stage.opened(Ok(()));
+    stage.subscribe(conn, SESSION);
+    stage.dispatch(conn, SESSION, 1, title("Fix it"));
+    (stage, conn)
+}
+
+fn create(stage: &mut Stage, conn: ConnId, config: Map<String, Value>) -> Value {
+    let create = CreateSession {
+        working_directories: vec![DIRECTORY.to_owned()],
+        config,
+        ..new_session(SESSION)
+    };
+    stage.create_with(conn, create)
+}
+
+/// Tells the host what the service saw in the directory.
+fn sees(stage: &mut Stage, state: Option<RepositoryState>) {
+    let followed = stage.agent.iter().find_map(|effect| match effect {
+        Effect::Repositories(RepositoryCommand::Follow { session, directory }) => Some((*session, directory.clone())),
+        _ => None,
+    });
+    let (session, directory) = followed.expect("the directory is followed");
+    stage.handle(Input::RepositorySeen {
+        session,
+        directory,
+        state: state.map(Box::new),
+    });
+}
+
+fn repository() -> RepositoryState {
+    RepositoryState {
+        branch: Some("main".to_owned()),
+        ..RepositoryState::default()
+    }
+}
+
+/// The channel and view of the latest follow.
+fn followed(stage: &Stage) -> Option<(ChannelId, ChangesetSource, Vec<String>)> {
+    stage.agent.iter().rev().find_map(|effect| match effect {
+        Effect::Changes(ChangesCommand::Follow { channel, view }) => {
+            Some((*channel, view.source.clone(), view.directories.clone()))
+        }
+        _ => None,
+    })
+}
+
+fn file(name: &str, version: &str) -> ChangedFile {
+    let side = |version: &str| ChangedSide {
+        uri: format!("{DIRECTORY}/{name}"),
+        content: format!("innkeeper-content://change-{version}/{name}"),
+        size: None,
+        version: version.to_owned(),
+        mode: Some("100644".to_owned()),
+    };
+    ChangedFile {
+        before: Some(side("0")),
+        after: Some(side(version)),
+        added: Some(2),
+        removed: Some(1),
+        note: FileNote::default(),
+    }
+}
+
+fn operation(disabled: Option<&str>) -> OfferedOperation {
+    OfferedOperation {
+        id: "discard",
+        label: "Discard".to_owned(),
+        description: "Sets files back".to_owned(),
+        scopes: &[OperationScope::Changeset, OperationScope::Resource],
+        confirmation: Some("Really?".to_owned()),
+        icon: "discard",
+        group: "revert",
+        disabled: disabled.map(str::to_owned),
+    }
+}
+
+fn computed(stage: &mut Stage, channel: ChannelId, files: Vec<ChangedFile>) {
+    let computed = ComputedChangeset {
+        files,
+        operations: vec![operation(None)],
+        notice: None,
+    };
+    let outcome = Ok(Box::new(computed));
+    stage.handle(ChangesetInput::Computed { channel, outcome }.into());
+}
+
+/// A view with one file that a client looks at.
+fn looking() -> (Stage, ConnId, ChannelId) {
+    let (mut stage, conn) = stage();
+    let answer = stage.subscribe(conn, UNCOMMITTED);
+    assert_eq!(
+        answer["result"]["snapshot"]["state"],
+        json!({ "status": "computing", "files": [] })
+    );
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1")]);
+    stage.inbox(conn);
+    (stage, conn, channel)
+}
+
+#[test]
+fn chg01_chg02_chg03_only_available_views_are_advertised() {
+    let (mut stage, conn) = stage();
+    assert_eq!(stage.state(SESSION).get("changesets"), None, "before anything is known");
+    sees(&mut stage, None);
+    let kinds = |stage: &Stage, uri: &str| -> Vec<String> {
+        let state = stage.state(uri);
+        let views = state["changesets"].as_array().cloned().unwrap_or_default().into_iter();
+        views
+            .map(|view| {
+                assert!(
+                    view["label"].is_string() && view["capabilities"]["review"].is_object(),
+                    "{view}"
+                );
+                assert!(
+                    view["uriTemplate"].as_str().is_some_and(|it| it.starts_with(uri)),
+                    "{view}"
+                );
+                view["changeKind"].as_str().expect("a kind").to_owned()
+            })
+            .collect()
+    };
+    assert_eq!(
+        kinds(&stage, SESSION),
+        ["session", "turn", "compare-turns"],
+        "without Git"
+    );
+    sees(&mut stage, Some(repository()));
+    let all = ["uncommitted", "session", "branch", "turn", "compare-turns"];
+    assert_eq!(kinds(&stage, SESSION), all);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    assert_eq!(kinds(&stage, &chat), ["turn", "compare-turns"]);
+    assert_eq!(
+        stage
+            .action_types(conn)
+            .iter()
+            .filter(|name| *name == "session/changesetsChanged")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn chg02_only_expanded_views_of_known_turns_can_be_subscribed_to() {
+    let (mut stage, conn) = stage();
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.start_turn(conn, &chat, "t/1");
+    let answer = stage.subscribe(conn, "ahp-session:/one/changeset/turn/t%2F1");
+    assert!(answer.get("error").is_none(), "{answer}");
+    let turn = ChangesetSource::Turn { turn: "t/1".to_owned() };
+    assert_eq!(followed(&stage).map(|(_, source, _)| source), Some(turn));
+    stage.ends(TurnEnd::Complete);
+    for unknown in ["turns/t%2F1/t2", "x", ""] {
+        let answer = stage.subscribe(conn, &format!("{SESSION}/changeset/{unknown}"));
+        assert!(answer.get("error").is_some(), "{unknown} {answer}");
+    }
+    let of_chat = stage.subscribe(conn, &format!("{chat}/changeset/turns/t%2F1/t%2F1"));
+    assert!(of_chat.get("error").is_none(), "{of_chat}");
+}
+
+/// VS Code subscribes to the changes of a turn before it dispatches `chat/turnStarted`.
+#[test]
+fn chg02_the_view_of_a_turn_can_be_subscribed_to_before_it_starts() {
+    let (mut stage, conn) = stage();
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    let early = stage.subscribe(conn, &format!("{SESSION}/changeset/turn/t2"));
+    assert_eq!(early["result"]["snapshot"]["state"]["status"], "ready", "{early}");
+    assert_eq!(followed(&stage), None, "nothing is computed yet");
+    stage.start_turn(conn, &chat, "t1");
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(followed(&stage), None, "another turn");
+    stage.start_turn(conn, &chat, "t2");
+    assert_eq!(followed(&stage), None, "the files at its start are not recorded yet");
+    stage.ends(TurnEnd::Complete);
+    let turn = ChangesetSource::Turn { turn: "t2".to_owned() };
+    assert_eq!(followed(&stage).map(|(_, source, _)| source), Some(turn));
+}
+
+#[test]
+fn chg04_chg06_chg07_a_report_becomes_as_few_actions_as_possible() {
+    let (mut stage, conn) = stage();
+    stage.subscribe(conn, UNCOMMITTED);
+    stage.inbox(conn);
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1"), file("b", "1")]);
+    assert_eq!(
+        stage.action_types(conn),
+        ["changeset/contentChanged", "changeset/statusChanged"]
+    );
+    let shown = stage.state(UNCOMMITTED);
+    assert_eq!(
+        (&shown["status"], &shown["operations"][0]["status"]),
+        (&json!("ready"), &json!("idle"))
+    );
+    assert_eq!(shown["files"][0]["edit"]["diff"], json!({ "added": 2, "removed": 1 }));
+    computed(&mut stage, channel, vec![file("a", "1"), file("b", "1")]);
+    assert_eq!(stage.action_types(conn), [] as [&str; 0], "nothing changed");
+    stage.handle(ChangesetInput::Computing { channel }.into());
+    assert_eq!(stage.state(UNCOMMITTED)["status"], "recomputing");
+    assert_eq!(
+        stage.state(UNCOMMITTED)["files"].as_array().map(Vec::len),
+        Some(2),
+        "the files stay"
+    );
+    computed(&mut stage, channel, vec![file("a", "2"), file("c", "1")]);
+    let expected = ["statusChanged", "fileRemoved", "fileSet", "fileSet", "statusChanged"];
+    assert_eq!(
+        stage.action_types(conn),
+        expected.map(|name| format!("changeset/{name}"))
+    );
+    let outcome = Err("the disk is gone".to_owned());
+    stage.handle(ChangesetInput::Computed { channel, outcome }.into());
+    let shown = stage.state(UNCOMMITTED);
+    assert_eq!(
+        (&shown["status"], &shown["error"]["message"]),
+        (&json!("error"), &json!("the disk is gone"))
+    );
+    computed(&mut stage, channel, vec![file("a", "2"), file("c", "1")]);
+    assert_eq!(stage.state(UNCOMMITTED).get("error"), None, "it recovered");
+}
+
+#[test]
+fn nothing_is_computed_without_a_subscriber() {
+    let (mut stage, conn, channel) = looking();
+    stage.unsubscribe(conn, UNCOMMITTED);
+    let is_over = |stage: &Stage| {
+        let mut effects = stage.agent.iter();
+        effects
+            .any(|effect| matches!(effect, Effect::Changes(ChangesCommand::Unfollow { channel: it }) if *it == channel))
+    };
+    assert!(!is_over(&stage), "it may come back soon");
+    stage.pass(11_000);
+    assert!(is_over(&stage));
+    computed(&mut stage, channel, vec![file("late", "1")]);
+    let answer = stage.subscribe(conn, UNCOMMITTED);
+    assert_eq!(
+        answer["result"]["snapshot"]["state"]["status"], "computing",
+        "it starts over"
+    );
+}
+
+#[test]
+fn chg12_chg13_a_review_holds_until_the_content_changes() {
+    let (mut stage, conn, channel) = looking();
+    let id = format!("{DIRECTORY}/a");
+    let review = json!({ "type": "changeset/filesReviewChanged", "files": [id, "unknown"], "reviewed": true });
+    stage.accepted(conn, UNCOMMITTED, review);
+    assert_eq!(stage.state(UNCOMMITTED)["files"][0]["reviewed"], true);
+    computed(&mut stage, channel, vec![file("a", "1"), file("b", "1")]);
+    assert_eq!(
+        stage.state(UNCOMMITTED)["files"][0]["reviewed"],
+        true,
+        "it is the same content"
+    );
+    // It survives a restart of the host.
+    let mut stage = stage.restart(config());
+    let conn = stage.client("d", &[UNCOMMITTED]);
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1")]);
+    assert_eq!(stage.state(UNCOMMITTED)["files"][0]["reviewed"], true);
+    computed(&mut stage, channel, vec![file("a", "2")]);
+    assert_eq!(
+        stage.state(UNCOMMITTED)["files"][0].get("reviewed"),
+        None,
+        "it is another content"
+    );
+    let forged = json!({ "type": "changeset/cleared" });
+    let reason = stage.refused(conn, UNCOMMITTED, forged);
+    assert!(reason.contains("only the host"), "{reason}");
+}
+
+#[test]
+fn chg14_chg15_a_view_is_cleared_when_its_source_moves_and_at_the_end() {
+    let (mut stage, conn, _) = looking();
+    stage.dispose(conn, SESSION);
+    let heard = stage.action_types(conn);
+    assert!(heard.contains(&"changeset/cleared".to_owned()), "{heard:?}");
+    let answer = stage.subscribe(conn, UNCOMMITTED);
+    assert_eq!(error(&answer).0, -32001, "{answer}");
+}
+
+fn invoke(stage: &mut Stage, conn: ConnId, operation: &str, target: Option<Value>) {
+    let target = target.map(|target| serde_json::from_value(target).expect("a target"));
+    let invoke = InvokeOperation {
+        channel: UNCOMMITTED.to_owned(),
+        operation: operation.to_owned(),
+        target,
+        values: Map::new(),
+    };
+    stage.handle(Input::Request {
+        conn,
+        id: RequestId::number(900),
+        command: ChangesetCommand::Invoke(Box::new(invoke)).into(),
+    });
+}
+
+#[test]
+fn chg09_chg10_chg11_an_operation_is_checked_runs_and_is_answered() {
+    let (mut stage, conn, channel) = looking();
+    let refused = |stage: &mut Stage, operation: &str, target: Option<Value>| {
+        invoke(stage, conn, operation, target);
+        let answer = stage.inbox(conn).pop().expect("an answer");
+        (error(&answer).0, error(&answer).1.to_owned())
+    };
+    let resource = |uri: &str| Some(json!({ "kind": "resource", "resource": uri }));
+    let range = json!({ "kind": "range", "resource": format!("{DIRECTORY}/a"), "range": {
+        "start": { "line": 0, "character": 0 }, "end": { "line": 1, "character": 0 } } });
+    assert!(refused(&mut stage, "explode", None).1.contains("operationId"));
+    assert!(refused(&mut stage, "discard", Some(range)).1.contains("target"));
+    assert!(
+        refused(&mut stage, "discard", resource("file:///elsewhere"))
+            .1
+            .contains("target.resource")
+    );
+    invoke(&mut stage, conn, "discard", resource(&format!("{DIRECTORY}/a")));
+    assert_eq!(stage.state(UNCOMMITTED)["operations"][0]["status"], "running");
+    stage.inbox(conn);
+    assert_eq!(refused(&mut stage, "discard", None).0, -32011, "it runs already");
+    let done = |outcome: Result<OperationOutcome, OperationError>| ChangesetInput::OperationDone {
+        conn,
+        id: RequestId::number(900),
+        channel,
+        operation: "discard".to_owned(),
+        outcome,
+    };
+    let conflict = OperationError::Conflict("it changed".to_owned());
+    stage.handle(done(Err(conflict)).into());
+    let shown = stage.state(UNCOMMITTED)["operations"][0].clone();
+    assert_eq!(
+        (&shown["status"], &shown["error"]["message"]),
+        (&json!("error"), &json!("it changed"))
+    );
+    invoke(&mut stage, conn, "discard", None);
+    stage.inbox(conn);
+    let message = "1 file was set back".to_owned();
+    stage.handle(done(Ok(OperationOutcome { message })).into());
+    let answer = stage
+        .inbox(conn)
+        .into_iter()
+        .find(|it| it["id"] == 900)
+        .expect("an answer");
+    assert_eq!(answer["result"], json!({ "message": "1 file was set back" }));
+    let shown = stage.state(UNCOMMITTED)["operations"][0].clone();
+    assert_eq!((&shown["status"], shown.get("error")), (&json!("idle"), None));
+    let disabled = ComputedChangeset {
+        operations: vec![operation(Some("nothing has changed"))],
+        ..ComputedChangeset::default()
+    };
+    let outcome = Ok(Box::new(disabled));
+    stage.handle(ChangesetInput::Computed { channel, outcome }.into());
+    let (code, message) = refused(&mut stage, "discard", None);
+    assert!(
+        code == -32011 && message.contains("nothing has changed"),
+        "{code} {message}"
+    );
+}
+
+#[test]
+fn ses04_an_isolated_session_works_in_its_worktree() {
+    let worktree = || {
+        json!({ "isolation": "worktree" })
+            .as_object()
+            .cloned()
+            .expect("an object")
+    };
+    for outcome in [
+        Ok("file:///srv/project.worktrees/one".to_owned()),
+        Err("there is no repository".to_owned()),
+    ] {
+        let mut stage = Stage::with(config());
+        let conn = stage.client("c", &[]);
+        let answer = create(&mut stage, conn, worktree());
+        assert!(answer.get("error").is_none(), "{answer}");
+        stage.subscribe(conn, SESSION);
+        let wanted = stage.agent.iter().find_map(|effect| match effect {
+            Effect::Changes(ChangesCommand::Isolate { session, directory, .. }) => Some((*session, directory.clone())),
+            _ => None,
+        });
+        let (session, directory) = wanted.expect("a worktree is made");
+        assert_eq!(directory, DIRECTORY);
+        assert!(
+            !stage.agent.iter().any(|effect| matches!(effect, Effect::Agent(_))),
+            "the agent waits for it"
+        );
+        stage.handle(
+            ChangesetInput::Isolated {
+                session,
+                outcome: outcome.clone(),
+            }
+            .into(),
+        );
+        let state = stage.state(SESSION);
+        match outcome {
+            Ok(directory) => {
+                assert_eq!(state["workingDirectories"], json!([directory]));
+                assert_eq!(stage.last_opened().info.working_directories, [directory]);
+                stage.opened(Ok(()));
+                assert_eq!(stage.state(SESSION)["lifecycle"], "ready");
+            }
+            Err(problem) => assert_eq!(state["creationError"]["message"], problem),
+        }
+    }
+    // The folder is the default.
+    let mut stage = Stage::with(config());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, Map::new());
+    assert_eq!(stage.last_opened().info.working_directories, [DIRECTORY]);
+    assert_eq!(stage.state(SESSION)["config"]["values"]["isolation"], "folder");
+}

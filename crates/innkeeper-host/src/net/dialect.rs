@@ -1,0 +1,203 @@
+//! The edge of a connection whose client speaks an older version of the protocol.
+//!
+//! The core speaks the newest version only. The reader translates messages of the client up before they are routed, and
+//! the writer translates messages down after they were encoded and merged for all connections. Both share one [`Translator`].
+//! A connection of the newest version has none, and costs one branch per batch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use innkeeper_core::snapshot::RpcAnswer;
+use innkeeper_core::{ActionFrame, RequestId, Version, Wire};
+use innkeeper_dialects::{Offer, Translator, Up, negotiate};
+use innkeeper_std::sync::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The version of one connection, shared by its reader, its writer and the main loop.
+#[derive(Debug, Default)]
+pub struct Edge {
+    /// Whether the connection speaks the newest version for good, so that nothing of it is ever looked at.
+    is_native: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    translator: Option<Translator>,
+    /// Whether the handshake was answered; from then on the version stays (NEG-07).
+    is_settled: bool,
+}
+
+impl Edge {
+    /// Whether the connection speaks the newest version, and its handshake is over.
+    pub fn is_native(&self) -> bool {
+        self.is_native.load(Ordering::Acquire)
+    }
+
+    /// Whether messages of this connection are translated.
+    pub fn is_translated(&self) -> bool {
+        !self.is_native() && self.inner.lock().translator.is_some()
+    }
+
+    /// The version of the connection.
+    pub fn version(&self) -> Version {
+        if self.is_native() {
+            return Version::NEWEST;
+        }
+        let inner = self.inner.lock();
+        inner.translator.as_ref().map_or(Version::NEWEST, Translator::version)
+    }
+
+    /// The connection is about to speak this version.
+    pub fn begin(&self, version: Version, client_id: &str) {
+        let mut inner = self.inner.lock();
+        if !inner.is_settled {
+            inner.translator = version.is_translated().then(|| Translator::new(version, client_id));
+        }
+    }
+
+    /// Translates a request up.
+    pub fn up_request(&self, id: &RequestId, method: &str, params: Option<&RawValue>, now_ms: i64) -> Up {
+        let params = parsed(params);
+        match &mut self.inner.lock().translator {
+            Some(translator) => translator.up_request(id.as_json(), method, params, now_ms),
+            None => forward(method, params),
+        }
+    }
+
+    /// Translates a notification up.
+    pub fn up_notification(&self, method: &str, params: Option<&RawValue>, now_ms: i64) -> Vec<Up> {
+        let params = parsed(params);
+        match &mut self.inner.lock().translator {
+            Some(translator) => translator.up_notification(method, params, now_ms),
+            None => vec![forward(method, params)],
+        }
+    }
+
+    /// Translates a batch down.
+    pub fn down(&self, messages: Vec<Wire>) -> Vec<Wire> {
+        let inner = &mut *self.inner.lock();
+        inner.is_settled |= messages.iter().any(is_handshake);
+        let Some(translator) = &mut inner.translator else {
+            self.is_native.store(inner.is_settled, Ordering::Release);
+            return messages;
+        };
+        let mut shown = Vec::with_capacity(messages.len());
+        for message in messages {
+            match message {
+                Wire::Action(frame) => down_action(translator, frame, &mut shown),
+                Wire::Text(text) => {
+                    let text = translator.down_text(&text);
+                    shown.extend(text.map(|text| Wire::Text(text.into())));
+                }
+                // The core captured their snapshots for this version.
+                Wire::Answer(bytes, answer) => {
+                    learn(translator, &answer);
+                    shown.push(Wire::Answer(bytes, answer));
+                }
+                Wire::Stream(answer) => {
+                    learn(translator, &answer);
+                    shown.push(Wire::Stream(answer));
+                }
+            }
+        }
+        shown
+    }
+}
+
+fn is_handshake(message: &Wire) -> bool {
+    match message {
+        Wire::Answer(_, answer) | Wire::Stream(answer) => answer.is_handshake(),
+        Wire::Action(_) | Wire::Text(_) => false,
+    }
+}
+
+/// Tells a translator about the sessions that its client is shown.
+fn learn(translator: &mut Translator, answer: &RpcAnswer) {
+    let version = translator.version();
+    for snapshot in answer.snapshots() {
+        if let Some((chat, is_read)) = snapshot.shown_chat() {
+            translator.shows_chat_as(chat, &snapshot.resource, is_read);
+        }
+        if version.session_has_model()
+            && let Some(session) = snapshot.session_json()
+        {
+            translator.shows_session(&snapshot.resource, &session);
+        }
+    }
+}
+
+fn down_action(translator: &mut Translator, frame: std::sync::Arc<ActionFrame>, shown: &mut Vec<Wire>) {
+    let version = translator.version();
+    if frame.same <= version {
+        shown.push(Wire::Action(frame));
+    } else if version.session_is_chat()
+        && let Some(text) = streamed(translator, &frame)
+    {
+        shown.push(Wire::Text(text));
+    } else {
+        let messages = translator.down_action(&frame.bytes, frame.before());
+        shown.extend(messages.into_iter().map(|message| Wire::Text(message.into())));
+    }
+}
+
+/// Streamed output of a chat, as output of the session that shows it.
+fn streamed(translator: &Translator, frame: &ActionFrame) -> Option<Bytes> {
+    // A URI with characters that JSON escapes is not found, and the frame is translated like any other.
+    let chat = std::str::from_utf8(frame.streaming_chat()?).ok()?;
+    let session = translator.session_of(chat)?;
+    frame.of_session(session, translator.version().has_channels())
+}
+
+fn parsed(params: Option<&RawValue>) -> Value {
+    params
+        .and_then(|params| serde_json::from_str(params.get()).ok())
+        .unwrap_or_default()
+}
+
+fn forward(method: &str, params: Value) -> Up {
+    let method = method.to_owned();
+    Up::Forward { method, params }
+}
+
+/// The version that an `initialize` is going to be answered in, and the client; `None` if the core refuses it.
+pub(crate) fn chosen(params: Option<&RawValue>) -> Option<(Version, String)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        client_id: String,
+    }
+    let params = params?;
+    let version = negotiate(&offer(params)?).ok()??.version;
+    let Params { client_id } = serde_json::from_str(params.get()).ok()?;
+    Some((version, client_id))
+}
+
+/// The versions that an `initialize` offers: a list, or the number of 0.1.
+pub(crate) fn offer(params: &RawValue) -> Option<Offer> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        protocol_versions: Option<Vec<String>>,
+        protocol_version: Option<i64>,
+    }
+    let params: Params = serde_json::from_str(params.get()).ok()?;
+    match (params.protocol_versions, params.protocol_version) {
+        (Some(list), _) => Some(Offer::List(list)),
+        (None, Some(number)) => Some(Offer::Number(number)),
+        (None, None) => None,
+    }
+}
+
+/// The client of a `reconnect`, which carries no version.
+pub(crate) fn reconnecting(params: Option<&RawValue>) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        client_id: String,
+    }
+    let Params { client_id } = serde_json::from_str(params?.get()).ok()?;
+    Some(client_id)
+}

@@ -1,0 +1,123 @@
+//! Performs the effects on changes: which views are followed, and the operations on them.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use innkeeper_core::changesets::{ChangesetInput, ChangesetView, OperationError};
+use innkeeper_core::{ChangesCommand, ChannelId, Input};
+use tokio::sync::Notify;
+
+use crate::main_loop::Message;
+use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::requests::RequestTickets;
+use crate::services::changes::{Changes, ChangesSink};
+use crate::services::customizations::Following;
+
+/// The views that are followed.
+pub(crate) struct FollowedChanges {
+    changes: Arc<dyn Changes>,
+    views: HashMap<ChannelId, FollowedView>,
+}
+
+struct FollowedView {
+    view: ChangesetView,
+    /// Asks for another computation.
+    again: Arc<Notify>,
+    _following: Following,
+}
+
+impl FollowedChanges {
+    pub(crate) fn new(changes: Arc<dyn Changes>) -> Self {
+        Self {
+            changes,
+            views: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn changes(&self) -> Arc<dyn Changes> {
+        Arc::clone(&self.changes)
+    }
+
+    /// Ends every follow, because the core is replaced.
+    pub(crate) fn clear(&mut self) {
+        self.views.clear();
+    }
+
+    pub(crate) fn perform(&mut self, handles: &LoopHandles, requests: &mut RequestTickets, command: ChangesCommand) {
+        match command {
+            ChangesCommand::Follow { channel, view } => self.follow(handles, channel, *view),
+            ChangesCommand::Unfollow { channel } => drop(self.views.remove(&channel)),
+            ChangesCommand::Invoke {
+                conn,
+                id,
+                channel,
+                view,
+                request,
+            } => {
+                let Some(open) = requests.open(handles, conn, id) else {
+                    return;
+                };
+                let changes = self.changes();
+                handles.tasks().spawn(async move {
+                    let operation = request.id.clone();
+                    // To its end, even if the client disconnects: an operation that is cut off in the middle leaves
+                    // files that no user asked for.
+                    let doing = AssertUnwindSafe(changes.invoke(*view, *request)).catch_unwind();
+                    let outcome = doing.await.unwrap_or_else(|_| {
+                        let problem = "the operation failed; the host's log says more".to_owned();
+                        Err(OperationError::Failed(problem))
+                    });
+                    let done = |conn, id| {
+                        Message::Core(Input::from(ChangesetInput::OperationDone {
+                            conn,
+                            id,
+                            channel,
+                            operation,
+                            outcome,
+                        }))
+                    };
+                    open.send(done).await;
+                });
+            }
+            ChangesCommand::Isolate {
+                session,
+                uri,
+                directory,
+            } => {
+                let (changes, inbox) = (self.changes(), handles.weak_inbox());
+                handles.tasks().spawn(async move {
+                    let outcome = changes.isolate(&uri, &directory).await;
+                    let input = Input::from(ChangesetInput::Isolated { session, outcome });
+                    if let Some(inbox) = inbox.upgrade() {
+                        let _ = inbox.send(Message::Core(input)).await;
+                    }
+                });
+            }
+            ChangesCommand::Forget { session } => {
+                let changes = self.changes();
+                handles.tasks().spawn(async move { changes.forget(&session).await });
+            }
+        }
+    }
+
+    /// Follows a view. If the same is followed already, it is computed again.
+    fn follow(&mut self, handles: &LoopHandles, channel: ChannelId, view: ChangesetView) {
+        if let Some(followed) = self.views.get(&channel)
+            && followed.view == view
+        {
+            followed.again.notify_one();
+            return;
+        }
+        let again = Arc::new(Notify::new());
+        let sink = ChangesSink::new(channel, handles.weak_inbox());
+        let following = self.changes.follow(view.clone(), Arc::clone(&again), sink);
+        let followed = FollowedView {
+            view,
+            again,
+            _following: following,
+        };
+        self.views.insert(channel, followed);
+    }
+}

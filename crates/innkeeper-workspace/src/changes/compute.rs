@@ -1,0 +1,245 @@
+//! Computes a view: finds the repositories, takes snapshots, compares trees.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use innkeeper_host::changes::{ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, FileNote};
+use innkeeper_host::contents::content;
+
+use super::diff::{self, MAX_FILES, TreeChange, TreeEntry};
+use super::root::Root;
+use super::{Inner, Tree, edits, operations};
+use crate::uri;
+
+/// The mode of a symlink in a tree.
+const SYMLINK: &str = "120000";
+/// The mode of a submodule in a tree.
+const SUBMODULE: &str = "160000";
+
+/// The two trees of a work tree that a view compares.
+#[derive(Debug, Clone)]
+pub(crate) struct Compared {
+    pub(crate) root: Arc<Root>,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    /// Whether the second one is the work tree as it is now.
+    pub(crate) is_live: bool,
+    /// The paths of files in it that are represented by a line about them.
+    pub(crate) omitted: Vec<Vec<u8>>,
+}
+
+impl Inner {
+    /// Computes a view, and remembers which contents clients may read.
+    pub(crate) async fn compute(&self, view: &ChangesetView) -> Result<ComputedChangeset, String> {
+        let directories = directories(view)?;
+        let compared = self.compared(view, &directories).await?;
+        let mut computed = ComputedChangeset::default();
+        let mut total = 0;
+        for pair in &compared {
+            let (changes, count) = self.changes_between(pair).await?;
+            total += count;
+            for change in changes {
+                computed.files.extend(self.shown(view, pair, &directories, change));
+            }
+        }
+        let is_elsewhere = |path: &Path| !compared.iter().any(|pair| path.starts_with(&pair.root.path));
+        computed
+            .files
+            .extend(edits::changes(view, &*self.contents, is_elsewhere).await);
+        if total > MAX_FILES {
+            let notice = format!("{total} files differ; the first {MAX_FILES} are shown");
+            tracing::info!(notice);
+            computed.notice = Some(notice);
+            computed.files.truncate(MAX_FILES);
+        }
+        computed.operations = operations::offered(view, &compared, &computed, self.has_discarded(&view.session)).await;
+        Ok(computed)
+    }
+
+    /// The trees that a view compares, by work tree.
+    pub(crate) async fn compared(
+        &self,
+        view: &ChangesetView,
+        directories: &[PathBuf],
+    ) -> Result<Vec<Compared>, String> {
+        let roots = Root::all(&self.git, directories).await?;
+        let mut compared = Vec::new();
+        for root in roots {
+            let root = Arc::new(root);
+            let (before, after) = self.sides(view, &root).await?;
+            let before = match before {
+                Some(before) => before,
+                // A repository that was made later began empty.
+                None => root.empty_tree(&self.git).await.map_err(|error| error.to_string())?,
+            };
+            let is_live = after == Tree::Now;
+            let (after, omitted) = match after {
+                Tree::Now => {
+                    let snapshot = self.snapshot(&root).await?;
+                    (snapshot.tree, snapshot.omitted)
+                }
+                Tree::Stored(tree) => (tree, Vec::new()),
+            };
+            compared.push(Compared {
+                root,
+                before,
+                after,
+                is_live,
+                omitted,
+            });
+        }
+        Ok(compared)
+    }
+
+    /// The trees that a view compares in one work tree; no first one if the work tree did not exist then.
+    async fn sides(&self, view: &ChangesetView, root: &Arc<Root>) -> Result<(Option<String>, Tree), String> {
+        let failed = |error: crate::git::GitError| format!("git cannot read the repository: {error}");
+        match &view.source {
+            ChangesetSource::Uncommitted => Ok((Some(root.head_tree(&self.git).await.map_err(failed)?), Tree::Now)),
+            ChangesetSource::Branch => match root.merge_base(&self.git).await {
+                Some((commit, _)) => {
+                    let tree = root.ask(&self.git, &["rev-parse", &format!("{commit}^{{tree}}")]).await;
+                    Ok((Some(tree.map_err(failed)?), Tree::Now))
+                }
+                None => {
+                    Err("this branch has no base: there is neither a remote nor a branch called main or master".into())
+                }
+            },
+            ChangesetSource::Session => {
+                let start = self.points(&view.session, |points| {
+                    points.start().map(|start| start.trees.get(&root.path).cloned())
+                });
+                match start {
+                    Some(tree) => Ok((tree, Tree::Now)),
+                    // No turn has run yet.
+                    None => Ok((Some(self.snapshot(root).await?.tree), Tree::Now)),
+                }
+            }
+            ChangesetSource::Turn { turn } => {
+                let before = self.point_before(view, turn, root)?;
+                Ok((before, self.point_after(view, turn, root)?))
+            }
+            ChangesetSource::Turns { original, modified } => {
+                let before = match self.point_after(view, original, root)? {
+                    Tree::Stored(tree) => Some(tree),
+                    Tree::Now => Some(self.snapshot(root).await?.tree),
+                };
+                Ok((before, self.point_after(view, modified, root)?))
+            }
+        }
+    }
+
+    fn point_before(&self, view: &ChangesetView, turn: &str, root: &Root) -> Result<Option<String>, String> {
+        let found = self.points(&view.session, |points| {
+            points.before(turn).map(|point| point.trees.get(&root.path).cloned())
+        });
+        found.ok_or_else(|| not_recorded(turn))
+    }
+
+    fn point_after(&self, view: &ChangesetView, turn: &str, root: &Root) -> Result<Tree, String> {
+        self.points(&view.session, |points| {
+            if !points.has_turn(turn) {
+                return Err(not_recorded(turn));
+            }
+            let Some(point) = points.after(turn) else {
+                return Ok(Tree::Now);
+            };
+            match point.trees.get(&root.path) {
+                Some(tree) => Ok(Tree::Stored(tree.clone())),
+                None => Err("the repository was not there at that time".to_owned()),
+            }
+        })
+    }
+
+    /// Compares the trees of a pair.
+    pub(crate) async fn changes_between(&self, pair: &Compared) -> Result<(Vec<TreeChange>, usize), String> {
+        let work_tree = self.work_tree(&pair.root);
+        let mut state = work_tree.state.lock().await;
+        let (store, counts) = state.parts();
+        let compared = diff::compare(&self.git, &pair.root, store, counts, &pair.before, &pair.after).await;
+        compared.map_err(|error| format!("git cannot compare the files: {error}"))
+    }
+
+    /// A changed file as the protocol shows it, if it is in the directories of the view.
+    fn shown(
+        &self,
+        view: &ChangesetView,
+        pair: &Compared,
+        directories: &[PathBuf],
+        change: TreeChange,
+    ) -> Option<ChangedFile> {
+        let is_inside = |side: &TreeEntry| {
+            let path = full_path(&pair.root, side);
+            directories.iter().any(|directory| path.starts_with(directory))
+        };
+        let sides = [change.before.as_ref(), change.after.as_ref()];
+        if !sides.iter().flatten().any(|side| is_inside(side)) {
+            return None;
+        }
+        let is_omitted = change
+            .after
+            .as_ref()
+            .is_some_and(|side| pair.omitted.contains(&side.path));
+        let has_mode = |mode: &str| sides.iter().flatten().any(|side| side.mode == mode);
+        let is_submodule = has_mode(SUBMODULE);
+        let lines = change.lines.filter(|_| !is_omitted);
+        let note = FileNote {
+            is_binary: lines.is_none() && !is_submodule,
+            is_untracked: false,
+            is_symlink: has_mode(SYMLINK),
+            is_omitted,
+            is_submodule,
+        };
+        Some(ChangedFile {
+            before: change.before.as_ref().and_then(|side| self.side(view, pair, side)),
+            after: change.after.as_ref().and_then(|side| self.side(view, pair, side)),
+            added: lines.map(|(added, _)| added),
+            removed: lines.map(|(_, removed)| removed),
+            note,
+        })
+    }
+
+    fn side(&self, view: &ChangesetView, pair: &Compared, side: &TreeEntry) -> Option<ChangedSide> {
+        let uri = uri::from_path(&full_path(&pair.root, side))?;
+        let content = match side.mode == SUBMODULE {
+            true => content::inline(format!("Subproject commit {}\n", side.id).as_bytes(), &uri),
+            false => {
+                self.publish(&view.session, &side.id, &pair.root);
+                content::change(&side.id, &uri)
+            }
+        };
+        Some(ChangedSide {
+            uri,
+            content,
+            size: None,
+            version: side.id.clone(),
+            mode: Some(side.mode.clone()),
+        })
+    }
+}
+
+pub(crate) fn full_path(root: &Root, side: &TreeEntry) -> PathBuf {
+    root.path.join(OsStr::from_bytes(&side.path))
+}
+
+/// The directories of a view on this machine, without symlinks, as Git names them.
+pub(crate) fn directories(view: &ChangesetView) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for directory in &view.directories {
+        let Some(path) = uri::to_path(directory) else {
+            continue;
+        };
+        match std::fs::canonicalize(&path) {
+            Ok(path) => found.push(path),
+            Err(error) => return Err(format!("the directory {} cannot be read ({error})", path.display())),
+        }
+    }
+    Ok(found)
+}
+
+fn not_recorded(turn: &str) -> String {
+    let shown: String = turn.chars().take(64).collect();
+    format!("the files of the turn {shown} were not recorded: it ran before this host recorded files, or elsewhere")
+}

@@ -1,0 +1,271 @@
+//! Operations that change the repository: stage, commit, create a branch, apply elsewhere, remove a work tree.
+//!
+//! Each is a sequence of commands of Git that replace one file atomically, in an order in which every state in between
+//! is a valid one: a process that is killed in the middle of a commit leaves the changes staged, or the commit made.
+
+use std::path::PathBuf;
+
+use innkeeper_host::changes::{ChangesetView, OperationError, OperationOutcome, OperationRequest};
+use serde_json::Value;
+
+use super::revert::OperationFile;
+use crate::changes::compute::Compared;
+use crate::changes::root::Root;
+use crate::changes::{Inner, worktree};
+use crate::git::{GitCall, GitError};
+
+/// Maximum bytes of a commit message.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// An operation in the repositories of a view.
+pub(super) struct InRepository<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) view: &'a ChangesetView,
+    pub(super) compared: &'a [Compared],
+    pub(super) files: &'a [OperationFile],
+}
+
+impl InRepository<'_> {
+    pub(super) async fn carry_out(&self, request: &OperationRequest) -> Result<OperationOutcome, OperationError> {
+        let value = |name: &str| request.values.get(name).and_then(Value::as_str);
+        match request.id.as_str() {
+            "stage" => self.stage().await,
+            "commit" => self.commit(value("message")).await,
+            "create-branch" => self.create_branch(value("name")).await,
+            "apply" => self.apply().await,
+            _ => self.remove_worktree().await,
+        }
+    }
+
+    /// The repository that the operation is about: that of the session's first directory.
+    fn main_pair(&self) -> Result<(usize, &Compared), OperationError> {
+        let pair = self.compared.iter().enumerate().next();
+        pair.ok_or_else(|| OperationError::Conflict("there is no repository".to_owned()))
+    }
+
+    /// The names of the changed files in a work tree, but for those that are too large.
+    fn names(&self, pair: usize) -> (Vec<Vec<u8>>, usize) {
+        let files = self.files.iter().filter(|file| file.pair == Some(pair));
+        let (omitted, files): (Vec<_>, Vec<_>) = files.partition(|file| file.is_omitted);
+        let sides = files.iter().flat_map(|file| [&file.before, &file.after]).flatten();
+        let mut names: Vec<Vec<u8>> = sides.map(|side| side.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        (names, omitted.len())
+    }
+
+    async fn stage(&self) -> Result<OperationOutcome, OperationError> {
+        let mut staged = 0;
+        let mut left_out = 0;
+        for (index, pair) in self.compared.iter().enumerate() {
+            let (names, omitted) = self.names(index);
+            staged += names.len();
+            left_out += omitted;
+            self.add(&pair.root, &names).await?;
+        }
+        Ok(OperationOutcome {
+            message: format!("{staged} files are staged{}.", left_out_note(left_out)),
+        })
+    }
+
+    /// Brings files into the index of the repository.
+    async fn add(&self, root: &Root, names: &[Vec<u8>]) -> Result<(), OperationError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let mut input = names.join(&0);
+        input.push(0);
+        let call = GitCall::new(&root.path, &root.settings).input(input);
+        let arguments = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
+        self.inner.git.run(call, &arguments).await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// Commits everything in the view: the index first, then the commit from it, then the branch, which moves only if
+    /// it is still where it was.
+    async fn commit(&self, message: Option<&str>) -> Result<OperationOutcome, OperationError> {
+        let (index, pair) = self.main_pair()?;
+        let (root, git) = (&pair.root, &self.inner.git);
+        for state in ["MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"] {
+            if root.git_directory.join(state).exists() {
+                let problem = "a merge or rebase is in progress in this repository; finish it with git";
+                return Err(OperationError::Conflict(problem.to_owned()));
+            }
+        }
+        let message = match message.map(str::trim) {
+            Some("") => {
+                let problem = "must not be empty".to_owned();
+                return Err(OperationError::Invalid {
+                    field: "_meta.message",
+                    problem,
+                });
+            }
+            Some(message) if message.len() > MAX_MESSAGE => {
+                let problem = format!("has at most {MAX_MESSAGE} bytes");
+                return Err(OperationError::Invalid {
+                    field: "_meta.message",
+                    problem,
+                });
+            }
+            Some(message) => message.to_owned(),
+            None => suggested_message(&self.view.title),
+        };
+        let (names, left_out) = self.names(index);
+        // Before anything changes: without a name there is no commit.
+        root.ask(git, &["var", "GIT_COMMITTER_IDENT"]).await.map_err(failed)?;
+        let parent = root.ask(git, &["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok();
+        self.add(root, &names).await?;
+        let tree = root.ask(git, &["write-tree"]).await.map_err(failed)?;
+        let mut arguments = vec!["commit-tree", tree.as_str(), "-F", "-"];
+        if let Some(parent) = &parent {
+            arguments.extend(["-p", parent.as_str()]);
+        }
+        let call = GitCall::new(&root.path, &root.settings).input(message.clone().into_bytes());
+        let commit = git.run(call, &arguments).await.map_err(failed)?;
+        let commit = String::from_utf8_lossy(&commit).trim_end().to_owned();
+        let title = message.lines().next().unwrap_or_default();
+        let reason = format!("commit: {title}");
+        let expected = parent.unwrap_or_default();
+        let arguments = ["update-ref", "-m", &reason, "HEAD", &commit, &expected];
+        root.ask(git, &arguments).await.map_err(failed)?;
+        let short: String = commit.chars().take(10).collect();
+        Ok(OperationOutcome {
+            message: format!("Committed {short}: {title}{}.", left_out_note(left_out)),
+        })
+    }
+
+    /// Creates a branch at the current commit and switches to it. No file changes.
+    async fn create_branch(&self, name: Option<&str>) -> Result<OperationOutcome, OperationError> {
+        let (_, pair) = self.main_pair()?;
+        let (root, git) = (&pair.root, &self.inner.git);
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => worktree::branch_name(&self.view.title, &self.view.session),
+        };
+        let reference = format!("refs/heads/{name}");
+        if root.ask(git, &["check-ref-format", &reference]).await.is_err() || name.starts_with('-') {
+            return Err(OperationError::Invalid {
+                field: "_meta.name",
+                problem: format!("{name:?} is no name of a branch"),
+            });
+        }
+        let head = root.ask(git, &["rev-parse", "--verify", "--quiet", "HEAD"]).await;
+        if let Ok(commit) = &head {
+            // Only if there is no such branch.
+            let none = "0".repeat(commit.len());
+            let arguments = [
+                "update-ref",
+                "-m",
+                "branch: Created by innkeeper",
+                &reference,
+                commit,
+                &none,
+            ];
+            root.ask(git, &arguments).await.map_err(failed)?;
+        }
+        let arguments = [
+            "symbolic-ref",
+            "-m",
+            "checkout: moving to new branch",
+            "HEAD",
+            &reference,
+        ];
+        root.ask(git, &arguments).await.map_err(failed)?;
+        Ok(OperationOutcome {
+            message: format!("Created the branch {name} and switched to it."),
+        })
+    }
+
+    /// Makes the changes of a linked work tree in the main one, if they fit there as a whole.
+    async fn apply(&self) -> Result<OperationOutcome, OperationError> {
+        let (_, pair) = self.main_pair()?;
+        let (root, git) = (&pair.root, &self.inner.git);
+        let main = main_work_tree(root)
+            .ok_or_else(|| OperationError::Conflict("the repository has no main work tree".to_owned()))?;
+        let work_tree = self.inner.work_tree(root);
+        let patch = {
+            let state = work_tree.state.lock().await;
+            let arguments = [
+                "diff-tree",
+                "-r",
+                "-p",
+                "--binary",
+                "--full-index",
+                "--no-ext-diff",
+                "--no-textconv",
+            ];
+            let mut arguments = arguments.to_vec();
+            arguments.extend([pair.before.as_str(), pair.after.as_str()]);
+            git.run(state.store().call(root), &arguments).await.map_err(failed)?
+        };
+        let call = |patch: Vec<u8>| GitCall::new(&main, &root.settings).input(patch);
+        let conflict = |error: GitError| {
+            OperationError::Conflict(format!(
+                "the changes do not fit the main work tree, so nothing changed: {error}"
+            ))
+        };
+        git.run(call(patch.clone()), &["apply", "--check", "--whitespace=nowarn"])
+            .await
+            .map_err(conflict)?;
+        git.run(call(patch), &["apply", "--whitespace=nowarn"])
+            .await
+            .map_err(failed)?;
+        Ok(OperationOutcome {
+            message: format!("Applied {} changed files to {}.", self.files.len(), main.display()),
+        })
+    }
+
+    /// Removes the work tree of the session. Git refuses while there are changes in it.
+    async fn remove_worktree(&self) -> Result<OperationOutcome, OperationError> {
+        let (_, pair) = self.main_pair()?;
+        let root = &pair.root;
+        let main = main_work_tree(root).filter(|_| root.is_linked()).ok_or_else(|| {
+            OperationError::Conflict("this is the main work tree of the repository; it stays".to_owned())
+        })?;
+        let path = root.path.display().to_string();
+        let arguments = ["worktree", "remove", &path];
+        let call = GitCall::new(&main, &root.settings);
+        self.inner
+            .git
+            .run(call, &arguments)
+            .await
+            .map_err(|error| OperationError::Conflict(format!("the work tree was not removed: {error}")))?;
+        Ok(OperationOutcome {
+            message: format!("Removed the work tree {path}; its branch is still there."),
+        })
+    }
+}
+
+/// The main work tree of a repository.
+fn main_work_tree(root: &Root) -> Option<PathBuf> {
+    let is_main = root.common.file_name().is_some_and(|name| name == ".git");
+    root.common.parent().filter(|_| is_main).map(Into::into)
+}
+
+/// A message for a commit without one: the title of the session.
+fn suggested_message(title: &str) -> String {
+    let title: String = title
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(72)
+        .collect();
+    match title.trim() {
+        "" => "Changes of an agent".to_owned(),
+        title => title.to_owned(),
+    }
+}
+
+fn left_out_note(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; 1 file is too large and was left out".to_owned(),
+        count => format!("; {count} files are too large and were left out"),
+    }
+}
+
+fn failed(error: GitError) -> OperationError {
+    match error {
+        GitError::Failed(message) => OperationError::Conflict(format!("git refused: {message}")),
+        other => OperationError::Failed(other.to_string()),
+    }
+}

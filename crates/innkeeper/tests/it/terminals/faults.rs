@@ -92,6 +92,8 @@ async fn a_program_that_does_not_read_costs_only_its_own_input() {
     let pasted = "x".repeat(1 << 20);
     for _ in 0..30 {
         type_into(&client, TERMINAL, &pasted).await;
+        // Every paste is echoed to its author, and the host closes the connection of a client that does not read.
+        client.caught_up().await;
     }
     type_into(&client, "ahp-terminal:/two", "echo oth''er\r").await;
     shows(&client, "ahp-terminal:/two", "other\r\n").await;

@@ -2,6 +2,7 @@
 
 mod customizations;
 mod doctor;
+pub(crate) mod global_flags;
 mod trust;
 
 use std::path::PathBuf;

@@ -20,15 +20,16 @@ mod unix_socket;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use innkeeper_cli::args::CommonArgs;
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_cli::failure::Failure;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, global_flags};
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let args = global_flags::behind_the_command(&Cli::command(), std::env::args_os());
+    match run(Cli::parse_from(args)) {
         Ok(code) => code,
         Err(failure) => {
             failure.report();

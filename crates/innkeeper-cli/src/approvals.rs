@@ -12,6 +12,7 @@ use crate::failure::{Failure, Kind};
 use crate::terminal::{Output, note, one_line};
 
 use crate::connection::Connection;
+use crate::sessions::find_named;
 
 /// Longest printed rule, in characters.
 const MAX_RULE: usize = 1024;
@@ -56,6 +57,7 @@ async fn list(dir: &DataDir, args: ListApprovalsArgs) -> Result<(), Failure> {
     let connection = Connection::open(dir, &args.connect).await?;
     let mut params = json!({ "channel": ROOT_RESOURCE_URI });
     if let (Some(session), Some(fields)) = (args.session, params.as_object_mut()) {
+        let session = find_named(&connection, &session).await?;
         fields.insert("session".to_owned(), session.into());
     }
     let approvals: Approvals = connection.request("innkeeper/listApprovals", params).await?;
@@ -120,6 +122,7 @@ async fn allow(dir: &DataDir, args: AllowApprovalArgs) -> Result<(), Failure> {
     let (mut params, place) = target(&args.scope)?;
     params.insert("rule".to_owned(), args.rule.clone().into());
     let connection = Connection::open(dir, &args.connect).await?;
+    name_session(&connection, &mut params).await?;
     let _: Value = connection
         .request("innkeeper/allowApproval", Value::Object(params))
         .await?;
@@ -128,6 +131,13 @@ async fn allow(dir: &DataDir, args: AllowApprovalArgs) -> Result<(), Failure> {
         "{} runs without asking {place} from now on.",
         one_line(&args.rule, MAX_RULE)
     ));
+    Ok(())
+}
+
+/// Adds a rule to a session.
+pub(crate) async fn allow_in_session(connection: &Connection, session: &str, rule: &str) -> Result<(), Failure> {
+    let params = json!({ "channel": ROOT_RESOURCE_URI, "session": session, "rule": rule });
+    let _: Value = connection.request("innkeeper/allowApproval", params).await?;
     Ok(())
 }
 
@@ -141,6 +151,7 @@ async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> 
         params.insert("rule".to_owned(), rule.into());
     }
     let connection = Connection::open(dir, &args.connect).await?;
+    name_session(&connection, &mut params).await?;
     let answer: ApprovalList = connection
         .request("innkeeper/revokeApproval", Value::Object(params))
         .await?;
@@ -159,6 +170,14 @@ async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> 
             Ok(())
         }
     }
+}
+
+/// Replaces the beginning of a session's name by its URI.
+async fn name_session(connection: &Connection, params: &mut Map<String, Value>) -> Result<(), Failure> {
+    if let Some(Value::String(session)) = params.get_mut("session") {
+        *session = find_named(connection, session).await?;
+    }
+    Ok(())
 }
 
 /// Returns the scope of an approval as request parameters and as text.

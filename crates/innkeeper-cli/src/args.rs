@@ -4,7 +4,9 @@ mod approvals;
 mod grants;
 mod mcp;
 mod sessions;
+mod settings;
 mod terminals;
+mod turns;
 
 use std::path::PathBuf;
 
@@ -16,15 +18,18 @@ pub use approvals::{
 pub use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, RevokeArgs};
 pub use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpServerArgs, McpSessionArgs};
 pub use sessions::{
-    DeleteArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, RestoreArgs, SessionsArgs, SessionsCommand, ShowArgs,
+    ArchiveArgs, DeleteArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, RenameArgs, RestoreArgs, SessionsArgs,
+    SessionsCommand, ShowArgs,
 };
+pub use settings::{ModelsArgs, SettingsArgs};
 pub use terminals::{ListTerminalsArgs, NewTerminalArgs, TerminalArgs, TerminalsArgs, TerminalsCommand};
+pub use turns::{AttachArgs, CancelArgs, MessageArgs, ResumeArgs};
 
 /// Flags that every command understands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
     /// Directory for the host's token and state [default: the platform's data directory].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "INNKEEPER_DATA")]
     pub data: Option<PathBuf>,
     /// Configuration file [default: innkeeper.toml in the platform's configuration directory, if there is one].
     #[arg(long, value_name = "FILE")]
@@ -38,21 +43,48 @@ pub struct CommonArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConnectArgs {
     /// Address of the host, ws:// or wss:// [default: the host that runs on the data directory].
-    #[arg(long, value_name = "URL")]
+    // The address may have a token in its query.
+    #[arg(long, value_name = "URL", env = "INNKEEPER_URL", hide_env_values = true)]
     pub url: Option<String>,
     /// File with the token to send [default: the one that the running host names; none for any other --url].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "INNKEEPER_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
+/// The session of a command.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SessionArg {
+    /// The session: its URI, or the beginning of it or of its last part [default: the latest of this directory].
+    #[arg(value_name = "SESSION")]
+    pub session: Option<String>,
+}
+
+/// Flags of the commands that show a turn to its end.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FollowArgs {
+    /// Deny everything that the turn asks, instead of asking the user.
+    #[arg(long)]
+    pub deny: bool,
+    /// Cancel the turn after this many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+    /// Print the action envelopes of the session and its chat as JSON, one per line, instead of the text; the last line
+    /// is `{"summary":{"session","chat","turn","outcome","error","text","usage"}}`.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of `innkeeper send`.
 #[derive(Args, Clone, Debug)]
 pub struct SendArgs {
-    /// Session to continue [default: create one].
-    #[arg(long, value_name = "URI", conflicts_with = "provider")]
+    /// Session to continue: its URI, or the beginning of it or of its last part [default: create one].
+    #[arg(short, long, value_name = "SESSION", conflicts_with = "provider")]
     pub session: Option<String>,
+    /// Continue the latest session of this directory.
+    #[arg(short = 'c', long, conflicts_with_all = ["session", "provider", "directory"])]
+    pub last: bool,
     /// Working directory of the new session [default: the current directory, unless --url names a host on another
     /// machine].
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
@@ -66,11 +98,18 @@ pub struct SendArgs {
     /// Agent for the new session [default: the host's choice].
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
-    /// Print the action envelopes of the session and its chat as JSON, one per line, instead of the text.
-    #[arg(long)]
-    pub json: bool,
-    /// The message; several words are joined by spaces, and `-` reads it from standard input.
-    #[arg(required = true, value_name = "TEXT")]
+    /// Attach a file or an image; may be repeated.
+    #[arg(short, long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
+    /// Allow calls that match this rule in the session from now on, such as `run_command(cargo test *)`; may be repeated.
+    ///
+    /// `innkeeper approvals` lists and revokes such rules.
+    #[arg(long, value_name = "RULE")]
+    pub approve: Vec<String>,
+    #[command(flatten)]
+    pub follow: FollowArgs,
+    /// The message; several words are joined by spaces. Piped standard input is added below it, or is the message.
+    #[arg(value_name = "TEXT")]
     pub text: Vec<String>,
     #[command(flatten)]
     pub connect: ConnectArgs,
@@ -83,7 +122,7 @@ pub struct WatchArgs {
     /// other notifications as `{"method":…,"params":…}`.
     #[arg(long)]
     pub json: bool,
-    /// The channel, for instance ahp-root:// or a session's or a chat's URI.
+    /// The channel, for instance ahp-root:// or a session's or a chat's URI; the beginning of a session's is enough.
     #[arg(value_name = "URI")]
     pub uri: String,
     #[command(flatten)]

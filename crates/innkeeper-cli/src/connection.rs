@@ -1,5 +1,6 @@
 //! A connection to a host: the handshake, requests and subscriptions.
 
+pub(crate) mod edit_contents;
 mod pipe;
 mod target;
 mod unix_socket;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use ahp::{Client, ClientConfig, ClientError, ClientEventStream};
 use ahp_types::PROTOCOL_VERSION;
+use ahp_types::actions::StateAction;
 use ahp_types::commands::{Implementation, InitializeParams, InitializeResult, SubscribeParams};
 use ahp_types::common::ROOT_RESOURCE_URI;
 use ahp_types::errors::{ahp_error_codes, json_rpc_error_codes};
@@ -149,6 +151,15 @@ impl Connection {
 
     /// Subscribes to a channel whose state has a known type.
     pub(crate) async fn subscribe_to_state<S: DeserializeOwned>(&self, uri: &str) -> Result<(S, i64), Failure> {
+        self.subscribe_to_state_with(SubscribeParams::new(uri)).await
+    }
+
+    /// The same with all parameters.
+    pub(crate) async fn subscribe_to_state_with<S: DeserializeOwned>(
+        &self,
+        params: SubscribeParams,
+    ) -> Result<(S, i64), Failure> {
+        let uri = params.channel.clone();
         let unexpected = |problem: String| {
             Failure::new(
                 Kind::Unexpected,
@@ -156,7 +167,7 @@ impl Connection {
             )
         };
         let snapshot = self
-            .subscribe(uri)
+            .subscribe_with(params)
             .await?
             .ok_or_else(|| unexpected("it has no state".to_owned()))?;
         let snapshot: RawSnapshot = serde_json::from_value(snapshot).map_err(|error| unexpected(error.to_string()))?;
@@ -172,6 +183,13 @@ impl Connection {
         let drained = async { while events.recv().await.is_some() {} };
         let _ = tokio::time::timeout(Duration::from_secs(1), drained).await;
     }
+}
+
+/// Dispatches an action and returns its number.
+pub(crate) async fn dispatch(connection: &Connection, channel: &str, action: StateAction) -> Result<i64, Failure> {
+    let sent = connection.client.dispatch(channel.to_owned(), action).await;
+    sent.map(|handle| handle.client_seq)
+        .map_err(|error| request_failure("dispatchAction", error))
 }
 
 /// Returns the failure of a request.

@@ -15,21 +15,23 @@ pub mod terminal;
 
 mod approvals;
 mod changes;
-mod edit_contents;
+mod follow;
 mod format;
 mod grants;
 mod mcp;
 mod pending;
 mod send;
+mod settings;
 mod terminals;
-mod turn_output;
+mod turns;
 mod watch;
 
 use clap::Subcommand;
 
+use ahp_types::state::PendingMessageKind;
 use args::{
-    AnswerArgs, ApprovalsArgs, ApproveArgs, ChangesArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs,
-    SendArgs, TerminalsArgs, WatchArgs,
+    AnswerArgs, ApprovalsArgs, ApproveArgs, AttachArgs, CancelArgs, ChangesArgs, CommonArgs, DenyArgs, GrantsArgs,
+    McpArgs, MessageArgs, ModelsArgs, PendingArgs, ResumeArgs, SendArgs, SettingsArgs, TerminalsArgs, WatchArgs,
 };
 use discovery::DataDir;
 use failure::{Failure, Kind, exit_code_table};
@@ -42,6 +44,27 @@ pub enum ClientCommand {
     /// Send a message to a session and stream the response to standard output.
     #[command(after_long_help = exit_code_table())]
     Send(SendArgs),
+    /// Show the latest turns of a session, then everything that happens there, until Ctrl-C.
+    #[command(after_long_help = exit_code_table())]
+    Attach(AttachArgs),
+    /// Cancel the turn that runs in a session.
+    #[command(after_long_help = exit_code_table())]
+    Cancel(CancelArgs),
+    /// Add a message that follows the running turn of a session.
+    #[command(after_long_help = exit_code_table())]
+    Queue(MessageArgs),
+    /// Hand a message to the running turn of a session.
+    #[command(after_long_help = exit_code_table())]
+    Steer(MessageArgs),
+    /// Resume the latest turn of a session, if it failed with an error that allows it.
+    #[command(after_long_help = exit_code_table())]
+    Resume(ResumeArgs),
+    /// List the agents of the host and their models.
+    #[command(after_long_help = exit_code_table())]
+    Models(ModelsArgs),
+    /// List or change the settings of a session.
+    #[command(after_long_help = exit_code_table())]
+    Settings(SettingsArgs),
     /// Print a channel's state, then its actions as they come, until Ctrl-C.
     #[command(after_long_help = exit_code_table())]
     Watch(WatchArgs),
@@ -80,6 +103,12 @@ impl ClientCommand {
     pub fn common(&self) -> &CommonArgs {
         let connect = match self {
             Self::Send(args) => &args.connect,
+            Self::Attach(args) => &args.connect,
+            Self::Cancel(args) => &args.connect,
+            Self::Queue(args) | Self::Steer(args) => &args.connect,
+            Self::Resume(args) => &args.connect,
+            Self::Models(args) => &args.connect,
+            Self::Settings(args) => &args.connect,
             Self::Watch(args) => &args.connect,
             Self::Changes(args) => &args.connect,
             Self::Mcp(args) => args.connect(),
@@ -99,6 +128,13 @@ impl ClientCommand {
         block_on(async {
             match self {
                 Self::Send(args) => send::run(dir, args).await,
+                Self::Attach(args) => turns::attach(dir, args).await,
+                Self::Cancel(args) => turns::cancel(dir, args).await,
+                Self::Queue(args) => turns::add_message(dir, args, PendingMessageKind::Queued).await,
+                Self::Steer(args) => turns::add_message(dir, args, PendingMessageKind::Steering).await,
+                Self::Resume(args) => turns::resume(dir, args).await,
+                Self::Models(args) => settings::models(dir, args).await,
+                Self::Settings(args) => settings::run(dir, args).await,
                 Self::Watch(args) => watch::run(dir, args).await,
                 Self::Changes(args) => changes::run(dir, args).await,
                 Self::Mcp(args) => mcp::run(dir, args).await,

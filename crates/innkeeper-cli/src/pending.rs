@@ -22,8 +22,7 @@ use crate::discovery::DataDir;
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Output, note, one_line};
 
-use crate::connection::{Connection, connection_lost, request_failure};
-use crate::edit_contents;
+use crate::connection::{Connection, connection_lost, edit_contents, request_failure};
 use crate::format::plain_text;
 use crate::format::tool_call;
 use crate::mcp;
@@ -84,6 +83,7 @@ pub(crate) async fn approve(dir: &DataDir, args: ApproveArgs) -> Result<(), Fail
     }
     settle(&mut connection, &chat, action).await?;
     connection.close().await;
+    note("Approved.");
     Ok(())
 }
 
@@ -91,9 +91,11 @@ pub(crate) async fn approve(dir: &DataDir, args: ApproveArgs) -> Result<(), Fail
 pub(crate) async fn deny(dir: &DataDir, args: DenyArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(dir, &args.connect).await?;
     let wait = find(&connection, args.id.as_deref(), PendingInput::is_confirmation).await?;
+    let described = one_line(&wait.describe(), MAX_LINE);
     let (chat, action) = decision(wait.request, false, None, None, args.because)?;
     settle(&mut connection, &chat, action).await?;
     connection.close().await;
+    note(&format!("Denied: {described}"));
     Ok(())
 }
 
@@ -169,12 +171,12 @@ async fn find(
 }
 
 /// Dispatches an action and waits until the host accepts or rejects it.
-async fn settle(connection: &mut Connection, chat: &str, action: StateAction) -> Result<(), Failure> {
+pub(super) async fn settle(connection: &mut Connection, channel: &str, action: StateAction) -> Result<(), Failure> {
     // Only subscribers get the echo; a rejection would come anyway.
-    connection.subscribe(chat).await?;
+    connection.subscribe(channel).await?;
     let handle = connection
         .client
-        .dispatch(chat.to_owned(), action)
+        .dispatch(channel.to_owned(), action)
         .await
         .map_err(|error| request_failure("dispatchAction", error))?;
     let timeout = std::time::Duration::from_secs(30);
@@ -190,17 +192,14 @@ async fn settle(connection: &mut Connection, chat: &str, action: StateAction) ->
             }
         }
     };
-    let envelope = tokio::time::timeout(timeout, echoed).await.map_err(|_| {
-        Failure::new(
-            Kind::Unreachable,
-            "the host did not confirm the answer within 30 seconds",
-        )
-    })??;
+    let envelope = tokio::time::timeout(timeout, echoed)
+        .await
+        .map_err(|_| Failure::new(Kind::Unreachable, "the host did not confirm it within 30 seconds"))??;
     match envelope.rejection_reason {
         None => Ok(()),
         Some(reason) => Err(Failure::new(
             Kind::Rejected,
-            format!("the host rejected the answer: {}", one_line(&reason, 500)),
+            format!("the host rejected it: {}", one_line(&reason, 500)),
         )),
     }
 }
@@ -237,6 +236,22 @@ impl PendingInput {
             SessionInputRequest::ToolAuthentication(request) => &request.id,
             SessionInputRequest::Unknown(_) => "?",
         }
+    }
+
+    /// Returns the chat that waits.
+    pub(super) fn chat(&self) -> Option<&str> {
+        match &self.request {
+            SessionInputRequest::ChatInput(request) => Some(&request.chat),
+            SessionInputRequest::ToolConfirmation(request) => Some(&request.chat),
+            SessionInputRequest::ToolClientExecution(request) => Some(&request.chat),
+            SessionInputRequest::ToolAuthentication(request) => Some(&request.chat),
+            SessionInputRequest::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the file changes of a tool call, to add their contents.
+    pub(super) fn edits_mut(&mut self) -> Option<&mut FileEditCollection> {
+        self.edits.as_mut()
     }
 
     fn is_confirmation(&self) -> bool {
@@ -402,7 +417,12 @@ fn answers(request: &ChatInputRequest, words: &[String]) -> Result<HashMap<Strin
         format!("the questions are: {}", ids.join(", "))
     };
     let mut answers = HashMap::new();
-    for word in words {
+    // With a single question there is nothing to name.
+    let named = match (questions, words) {
+        ([only], [word]) if !is_named(only, word) => question_id(only).map(|id| format!("{id}={word}")),
+        _ => None,
+    };
+    for word in named.as_ref().map_or(words, std::slice::from_ref) {
         let Some((id, text)) = word.split_once('=') else {
             return Err(
                 Failure::new(Kind::Usage, format!("{word:?} is not of the form question=answer")).hint(known()),
@@ -422,7 +442,13 @@ fn answers(request: &ChatInputRequest, words: &[String]) -> Result<HashMap<Strin
     Ok(answers)
 }
 
-fn value(question: &ChatInputQuestion, text: &str) -> Option<ChatInputAnswerValue> {
+/// Returns whether an answer names its question.
+fn is_named(question: &ChatInputQuestion, word: &str) -> bool {
+    word.split_once('=')
+        .is_some_and(|(id, _)| question_id(question) == Some(id))
+}
+
+pub(super) fn value(question: &ChatInputQuestion, text: &str) -> Option<ChatInputAnswerValue> {
     let text = text.to_owned();
     Some(match question {
         ChatInputQuestion::Text(_) => ChatInputAnswerValue::Text(ChatInputTextAnswerValue { value: text }),
@@ -450,7 +476,7 @@ fn value(question: &ChatInputQuestion, text: &str) -> Option<ChatInputAnswerValu
     })
 }
 
-fn question_id(question: &ChatInputQuestion) -> Option<&str> {
+pub(super) fn question_id(question: &ChatInputQuestion) -> Option<&str> {
     match question {
         ChatInputQuestion::Text(question) => Some(&question.id),
         ChatInputQuestion::Number(question) | ChatInputQuestion::Integer(question) => Some(&question.id),
@@ -503,6 +529,19 @@ mod tests {
         assert_eq!(read["sizes"]["value"]["value"], json!(["s", "m"]));
         for wrong in ["name", "unknown=1", "age=old", "sure=perhaps"] {
             assert!(super::answers(&request, &[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_single_question_needs_no_name() {
+        let request: ChatInputRequest = serde_json::from_value(json!({ "id": "q", "questions": [
+            { "kind": "text", "id": "colour", "message": "?" },
+        ] }))
+        .unwrap();
+        for (word, expected) in [("Red", "Red"), ("colour=Red", "Red"), ("a=b", "a=b")] {
+            let answers = answers(&request, &[word.to_owned()]).unwrap();
+            let read = serde_json::to_value(&answers).unwrap();
+            assert_eq!(read["colour"]["value"]["value"], expected, "{word}");
         }
     }
 }

@@ -40,9 +40,10 @@ pub struct Output<W> {
 impl Output<io::Stdout> {
     /// Opens standard output.
     pub fn stdout() -> Self {
+        let terminal = io::stdout().is_terminal();
         Self {
-            terminal: io::stdout().is_terminal(),
-            colour: false,
+            terminal,
+            colour: terminal && wants_colour(),
             writer: io::stdout(),
         }
     }
@@ -54,13 +55,44 @@ impl Output<io::Stderr> {
         let terminal = io::stderr().is_terminal();
         Self {
             terminal,
-            colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            colour: terminal && wants_colour(),
             writer: io::stderr(),
         }
     }
 }
 
+/// Returns whether the user wants styled text, by the convention of `NO_COLOR`.
+fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 impl<W: io::Write> Output<W> {
+    /// Returns whether it is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Returns whether styled text can be shown.
+    pub(crate) fn has_styles(&self) -> bool {
+        self.colour
+    }
+
+    /// Returns foreign text as `show` would write it.
+    pub(crate) fn safe<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.terminal {
+            true => visible(text),
+            false => Cow::Borrowed(text),
+        }
+    }
+
+    /// Writes text of this program, or that [`Self::safe`] returned, and shows it at once.
+    pub(crate) fn show_safe(&mut self, text: &str) -> Result<(), Failure> {
+        self.writer
+            .write_all(text.as_bytes())
+            .and_then(|()| self.writer.flush())
+            .map_err(|error| closed(&error))
+    }
+
     /// Wraps a writer that gets the bytes unchanged.
     #[cfg(test)]
     pub(crate) fn plain(writer: W) -> Self {
@@ -73,15 +105,8 @@ impl<W: io::Write> Output<W> {
 
     /// Writes foreign text and shows it at once.
     pub fn show(&mut self, text: &str) -> Result<(), Failure> {
-        let text = if self.terminal {
-            visible(text)
-        } else {
-            Cow::Borrowed(text)
-        };
-        self.writer
-            .write_all(text.as_bytes())
-            .and_then(|()| self.writer.flush())
-            .map_err(|error| closed(&error))
+        let text = self.safe(text);
+        self.show_safe(&text)
     }
 
     /// Writes foreign text like `show`, dimmed on terminals with colours.

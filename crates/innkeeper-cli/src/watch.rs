@@ -12,10 +12,14 @@ use crate::terminal::{Output, note, one_line};
 
 use crate::connection::{Connection, RawSnapshot, connection_lost};
 use crate::format;
+use crate::sessions::find_named;
 
 /// Prints until Ctrl-C, or until the channel or the host ends.
-pub(crate) async fn run(dir: &DataDir, args: WatchArgs) -> Result<(), Failure> {
+pub(crate) async fn run(dir: &DataDir, mut args: WatchArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(dir, &args.connect).await?;
+    if !args.uri.contains(':') {
+        args.uri = find_named(&connection, &args.uri).await?;
+    }
     let mut signals = StopSignals::listen()?;
     let mut output = Output::stdout();
     let snapshot = connection.subscribe(&args.uri).await?;

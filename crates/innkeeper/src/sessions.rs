@@ -41,6 +41,16 @@ pub(crate) fn run(args: SessionsArgs) -> Result<(), Failure> {
                     innkeeper_cli::sessions::delete(&args, &mut OfflineSessions::change(*data)?).await?;
                 }
             },
+            SessionsCommand::Rename(args) => {
+                let mut connection = running_host(&args.connect).await?;
+                innkeeper_cli::sessions::change_title(&args, &mut connection).await?;
+                connection.close().await;
+            }
+            SessionsCommand::Archive(args) => {
+                let mut connection = running_host(&args.connect).await?;
+                innkeeper_cli::sessions::archive(&args, &mut connection).await?;
+                connection.close().await;
+            }
             SessionsCommand::Restore(args) => match open_host(&args.connect).await? {
                 Found::Host(mut connection) => {
                     innkeeper_cli::sessions::restore(&args, &mut connection).await?;
@@ -73,6 +83,11 @@ async fn open_host(args: &ConnectArgs) -> Result<Found, Failure> {
         true => Connection::open(&data.dir, args).await.map(Found::Host),
         false => Ok(Found::NoHost(Box::new(data))),
     }
+}
+
+/// Connects to the host that the arguments name, or to the one that runs on the data directory.
+async fn running_host(args: &ConnectArgs) -> Result<Connection, Failure> {
+    Connection::open(&Offline::find(&args.common)?.dir, args).await
 }
 
 /// Connects like `open_host`. If no host runs but sessions are persisted, connects to a read-only host of this process,

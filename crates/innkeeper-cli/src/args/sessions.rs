@@ -35,6 +35,12 @@ pub enum SessionsCommand {
     /// Delete sessions; `restore` undoes it within the `deleted_days` of `[retention]`.
     #[command(after_long_help = exit_code_table())]
     Delete(DeleteArgs),
+    /// Give a session another title.
+    #[command(after_long_help = exit_code_table())]
+    Rename(RenameArgs),
+    /// Archive sessions, or take them back with `--undo`.
+    #[command(after_long_help = exit_code_table())]
+    Archive(ArchiveArgs),
     /// Restore deleted sessions; without arguments, list them.
     #[command(after_long_help = exit_code_table())]
     Restore(RestoreArgs),
@@ -116,6 +122,32 @@ pub struct DeleteArgs {
     /// Remove the sessions at once, so that they cannot be restored; also ones that were deleted before.
     #[arg(long)]
     pub for_good: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper sessions rename`.
+#[derive(Args, Clone, Debug)]
+pub struct RenameArgs {
+    /// The session: its URI, or the beginning of it or of its last part.
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+    /// The title; several words are joined by spaces.
+    #[arg(value_name = "TITLE", required = true)]
+    pub title: Vec<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper sessions archive`.
+#[derive(Args, Clone, Debug)]
+pub struct ArchiveArgs {
+    /// The sessions: their URIs, or beginnings of them.
+    #[arg(value_name = "SESSION", required = true)]
+    pub sessions: Vec<String>,
+    /// Take them back from the archive.
+    #[arg(long)]
+    pub undo: bool,
     #[command(flatten)]
     pub connect: ConnectArgs,
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use ahp_types::state::{ChatState, ResponsePart, RootState, SessionState, SessionStatus};
+use ahp_types::state::{ChatState, Message, ResponsePart, RootState, SessionState, SessionStatus, ToolCallState};
 use serde_json::Value;
 
 use crate::terminal::one_line;
+
+use super::plain_text;
 
 use crate::connection::RawSnapshot;
 
@@ -117,23 +119,50 @@ fn chat(state: &ChatState) -> String {
         .iter()
         .map(|turn| (&turn.message, &turn.response_parts));
     for (message, parts) in done.chain(active) {
-        let _ = writeln!(text, "> {}", message.text.replace('\n', "\n> "));
-        for part in parts {
-            let _ = match part {
-                ResponsePart::Markdown(part) => writeln!(text, "{}", part.content),
-                ResponsePart::Reasoning(part) => writeln!(text, "(thinking: {})", part.content),
-                ResponsePart::SystemNotification(part) => {
-                    writeln!(text, "({})", part.content.as_text())
-                }
-                ResponsePart::Error(part) => writeln!(text, "(error: {})", part.error.message),
-                ResponsePart::ContentRef(part) => writeln!(text, "(content: {})", part.uri),
-                ResponsePart::ToolCall(_) => writeln!(text, "(a tool call)"),
-                ResponsePart::InputRequest(_) => writeln!(text, "(a question)"),
-                ResponsePart::Unknown(_) => writeln!(text, "(something unknown)"),
-            };
-        }
+        text.push_str(&turn(message, parts));
     }
     text
+}
+
+/// Describes a turn: the message, and the parts of the response.
+pub(crate) fn turn(message: &Message, parts: &[ResponsePart]) -> String {
+    let mut text = format!("> {}\n", message.text.replace('\n', "\n> "));
+    for part in parts {
+        let _ = match part {
+            ResponsePart::Markdown(part) => writeln!(text, "{}", part.content),
+            ResponsePart::Reasoning(part) => writeln!(text, "(thinking: {})", part.content),
+            ResponsePart::SystemNotification(part) => {
+                writeln!(text, "({})", part.content.as_text())
+            }
+            ResponsePart::Error(part) => writeln!(text, "(error: {})", part.error.message),
+            ResponsePart::ContentRef(part) => writeln!(text, "(content: {})", part.uri),
+            ResponsePart::ToolCall(part) => writeln!(text, "({})", tool_call(&part.tool_call)),
+            ResponsePart::InputRequest(_) => writeln!(text, "(a question)"),
+            ResponsePart::Unknown(_) => writeln!(text, "(something unknown)"),
+        };
+    }
+    text
+}
+
+/// Describes a tool call in one line: what it did, or what it is about to do.
+fn tool_call(call: &ToolCallState) -> String {
+    match call {
+        ToolCallState::Completed(call) => {
+            let failed = if call.success { "" } else { "failed: " };
+            format!("{failed}{}", plain_text(&call.past_tense_message))
+        }
+        ToolCallState::PendingResultConfirmation(call) => plain_text(&call.past_tense_message),
+        ToolCallState::Running(call) => format!("running: {}", plain_text(&call.invocation_message)),
+        ToolCallState::PendingConfirmation(call) => {
+            format!("waiting for an approval: {}", plain_text(&call.invocation_message))
+        }
+        ToolCallState::AuthRequired(call) => {
+            format!("waiting for a sign-in: {}", plain_text(&call.invocation_message))
+        }
+        ToolCallState::Cancelled(call) => format!("cancelled: {}", plain_text(&call.invocation_message)),
+        ToolCallState::Streaming(call) => call.display_name.clone(),
+        ToolCallState::Unknown(_) => "a tool call of a kind this program does not know".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::terminal::one_line;
 
 use super::session::Session;
 use crate::connection::{Connection, request_failure};
-use crate::turn_output::Outcome;
+use crate::follow::Outcome;
 
 /// A running turn.
 pub(super) struct Turn {

@@ -1,13 +1,6 @@
 //! `innkeeper approvals`, and rules that an approval at a terminal adds.
 
-use super::support::Home;
-
-/// The session that a sender names.
-fn session_of(stderr: &str) -> String {
-    let named = stderr.split_whitespace().find(|word| word.starts_with("ahp-session:/"));
-    let named = named.unwrap_or_else(|| panic!("no session in {stderr}"));
-    named.trim_end_matches(['.', ',']).to_owned()
-}
+use super::support::{Home, named_session};
 
 #[test]
 fn approvals_are_listed_allowed_and_revoked() {
@@ -40,11 +33,14 @@ fn approvals_are_listed_allowed_and_revoked() {
             .contains("[allowed in this workspace by ring_bell(*): Rings the bell]\n| times: 3\n"),
         "{ended:?}"
     );
-    let session = session_of(&ended.stderr);
+    let session = named_session(&ended.stderr);
     home.run(&["approvals", "allow", "edit(src/)", "--session", &session])
         .code(0);
     let listed = home.run(&["approvals", "--session", &session]).code(0).stdout;
-    assert!(listed.contains(&format!("in session {session}")), "{listed}");
+    assert!(
+        listed.contains(&format!("in session ahp-session:/{session}")),
+        "{listed}"
+    );
     assert!(listed.contains("\n  edit(src/)\n"), "{listed}");
     let json = home.run(&["approvals", "list", "--json"]).code(0).json_lines();
     assert_eq!(json[0]["everywhere"][0], "fetch(docs.rs)");
@@ -65,7 +61,7 @@ fn importing_a_session_says_which_approvals_it_resets() {
     let home = Home::new();
     let mut host = Some(home.host(&[]));
     let ended = home.run(&["send", "hello"]).code(0);
-    let session = session_of(&ended.stderr);
+    let session = named_session(&ended.stderr);
     home.run(&["approvals", "allow", "ring_bell(*)", "--session", &session])
         .code(0);
     let exported = home.run(&["sessions", "export", &session]).code(0).stdout;

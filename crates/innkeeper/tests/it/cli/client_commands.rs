@@ -19,9 +19,13 @@ fn hello_gets_an_answer_and_the_session_goes_on() {
     let first = home.run(&["send", "hello", "there"]).code(0);
     assert!(!first.stdout.trim().is_empty(), "{first:?}");
     let session = only_session(&home);
-    let first = first.says(&session);
-    assert!(!first.stdout.contains(&session), "{first:?}");
-    home.run(&["send", "--session", &session, "hello again"]).code(0);
+    let name = session.rsplit('/').next().unwrap().get(..8).unwrap();
+    let first = first.says(&format!("send --session {name} \"…\""));
+    assert!(!first.stdout.contains(name), "{first:?}");
+    for session in [session.as_str(), name] {
+        home.run(&["send", "--session", session, "hello again"]).code(0);
+    }
+    home.run(&["send", "--last", "hello again"]).code(0);
     assert_eq!(only_session(&home), session);
     host.stop().code(0);
 }
@@ -31,10 +35,18 @@ fn message_can_come_from_standard_input() {
     use std::io::Write as _;
     let home = Home::new();
     let _host = home.host(&[]);
-    let mut program = home.spawn(&["send", "-"]);
-    program.stdin.as_mut().unwrap().write_all(b"/help").unwrap();
+    for args in [&["send", "-"][..], &["send"]] {
+        let mut program = home.spawn_piped(args);
+        program.stdin.as_mut().unwrap().write_all(b"/help").unwrap();
+        program.stdin = None;
+        assert!(program.wait().code(0).stdout.contains("/stream"));
+    }
+    // Beside a message, piped text is added to it.
+    let mut program = home.spawn_piped(&["send", "how", "many"]);
+    program.stdin.as_mut().unwrap().write_all(b"words are here").unwrap();
     program.stdin = None;
-    assert!(program.wait().code(0).stdout.contains("/stream"));
+    let counted = program.wait().code(0);
+    assert!(counted.stdout.contains("You wrote 5 words"), "{counted:?}");
 }
 
 #[test]
@@ -105,7 +117,10 @@ fn interrupting_cancels_the_turn_on_the_host() {
     };
     program.signal(Signal::INT);
     let ended = program.wait().code(4).says("cancelled");
-    let last = ended.json_lines().pop().unwrap();
+    let mut lines = ended.json_lines();
+    let summary = lines.pop().unwrap();
+    assert_eq!(summary["summary"]["outcome"], "cancelled");
+    let last = lines.pop().unwrap();
     assert_eq!(last["action"]["type"], "chat/turnCancelled");
     assert_eq!(last["action"]["turnId"], started["action"]["turnId"]);
 }
@@ -126,7 +141,13 @@ fn message_during_a_running_turn_is_rejected() {
 fn json_output_is_the_envelopes_in_order() {
     let home = Home::new();
     let _host = home.host(&[]);
-    let lines = home.run(&["send", "--json", "/stream 3"]).code(0).json_lines();
+    let mut lines = home.run(&["send", "--json", "/stream 3"]).code(0).json_lines();
+    let summary = lines.pop().unwrap()["summary"].clone();
+    assert_eq!(
+        (&summary["outcome"], &summary["session"]),
+        (&"complete".into(), &only_session(&home).into())
+    );
+    assert!(!summary["text"].as_str().unwrap().is_empty(), "{summary}");
     let seqs: Vec<u64> = lines.iter().map(|line| line["serverSeq"].as_u64().unwrap()).collect();
     assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
     let types: Vec<&str> = lines

@@ -1,6 +1,7 @@
 //! `mcp list`, `start`, `stop` and `call`, with a real server process.
 
 use std::io::Write as _;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -125,7 +126,9 @@ fn mcp_call_prints_the_result_after_approval() {
         .json_lines();
     assert_eq!(whole[0]["success"], true);
     assert_eq!(whole[0]["structuredContent"], json!({ "text": "hello" }));
-    let mut program = scene.home.spawn_in("w", &["mcp", "call", "odd", "echo", "-", "--yes"]);
+    let mut program = scene
+        .home
+        .spawn_with("w", &["mcp", "call", "odd", "echo", "-", "--yes"], Stdio::piped());
     program.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert_eq!(program.wait().code(0).stdout, "hello\n");
     let tools = scene.mcp(&["call", "odd"]).code(0);
@@ -191,7 +194,9 @@ fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
 #[test]
 fn inp06_a_question_of_a_server_is_answered_from_another_terminal() {
     let scene = McpHome::allowed(&[("odd", "modern")]);
-    let calling = scene.home.spawn_in("w", &["mcp", "call", "odd", "ask", "--yes"]);
+    let calling = scene
+        .home
+        .spawn_with("w", &["mcp", "call", "odd", "ask", "--yes"], Stdio::null());
     let begun = Instant::now();
     let wait = loop {
         let mut lines = scene.home.run(&["pending", "--json"]).code(0).json_lines();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::support::{Home, Program, TIMEOUT};
+use super::support::{Home, Program, TIMEOUT, named_session};
 
 /// Sends a message in another process, and waits until the host lists so many waits.
 fn send(home: &Home, message: &str, count: usize) -> Program {
@@ -69,15 +69,9 @@ fn approve_takes_an_option_and_an_edited_input() {
     let sender = send(&home, "/confirm", 1);
     home.run(&["approve", "--option", "allow-session"]).code(0);
     let ended = sender.wait().code(0);
-    let session = ended
-        .stderr
-        .split_whitespace()
-        .find(|word| word.starts_with("ahp-session:/"));
-    let session = session
-        .unwrap_or_else(|| panic!("{ended:?}"))
-        .trim_end_matches(['.', ',']);
+    let session = named_session(&ended.stderr);
     // From now on that session does not ask.
-    let ended = home.run(&["send", "--session", session, "/confirm"]).code(0);
+    let ended = home.run(&["send", "--session", &session, "/confirm"]).code(0);
     assert!(ended.stdout.contains("your settings said yes"), "{ended:?}");
 }
 
@@ -196,7 +190,7 @@ fn a_rejected_answer_is_reported_and_stays_pending() {
     let sender = send(&home, "/confirm", 1);
     home.run(&["approve", "--option", "softly"])
         .code(5)
-        .says("the host rejected the answer");
+        .says("the host rejected it");
     assert_eq!(waits(&home, 1).len(), 1);
     home.run(&["deny"]).code(0);
     assert!(sender.wait().code(0).stdout.contains("no reason given"));

@@ -198,7 +198,7 @@ fn killed_host_leaves_nothing_that_hurts() {
 #[test]
 fn stdio_opens_no_port_and_ends_with_its_input() {
     let home = Home::new();
-    let mut program = home.spawn(&["--stdio"]);
+    let mut program = home.spawn_piped(&["--stdio"]);
     program.stdin = None;
     let ended = program.wait().code(0);
     assert_eq!(ended.stdout, "");
@@ -210,7 +210,7 @@ fn stdio_opens_no_port_and_ends_with_its_input() {
 fn stdio_speaks_lines_of_json() {
     use std::io::Write as _;
     let home = Home::new();
-    let mut program = home.spawn(&["--stdio"]);
+    let mut program = home.spawn_piped(&["--stdio"]);
     let request = serde_json::json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"channel": "ahp-root://", "protocolVersions": ["1.0.0"], "clientId": "c"},
@@ -228,7 +228,7 @@ fn stdio_answers_everything_that_came_before_the_end_of_its_input() {
     use std::io::Write as _;
     let home = Home::new();
     for _ in 0..5 {
-        let mut program = home.spawn(&["--stdio"]);
+        let mut program = home.spawn_piped(&["--stdio"]);
         let mut requests = String::new();
         for id in 1..=200 {
             requests.push_str(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));

@@ -42,11 +42,16 @@ impl Home {
     }
 
     pub(crate) fn spawn(&self, args: &[&str]) -> Program {
-        self.spawn_in(".", args)
+        self.spawn_with(".", args, Stdio::null())
+    }
+
+    /// Starts the program with a pipe as its standard input.
+    pub(crate) fn spawn_piped(&self, args: &[&str]) -> Program {
+        self.spawn_with(".", args, Stdio::piped())
     }
 
     /// Starts the program in a directory of the home.
-    pub(crate) fn spawn_in(&self, directory: &str, args: &[&str]) -> Program {
+    pub(crate) fn spawn_with(&self, directory: &str, args: &[&str], stdin: Stdio) -> Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_innkeeper"))
             .args(args)
             .env_clear()
@@ -54,7 +59,7 @@ impl Home {
             .env("XDG_DATA_HOME", self.path("data"))
             .env("XDG_CONFIG_HOME", self.path("config"))
             .current_dir(self.path(directory))
-            .stdin(Stdio::piped())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -90,9 +95,7 @@ impl Home {
 
     /// Runs the program in a directory of the home, to its end.
     pub(crate) fn run_in(&self, directory: &str, args: &[&str]) -> Ended {
-        let mut program = self.spawn_in(directory, args);
-        program.stdin = None;
-        program.wait()
+        self.spawn_with(directory, args, Stdio::null()).wait()
     }
 
     /// Starts a host on a free port and waits until it listens.
@@ -214,4 +217,10 @@ impl Host {
         self.program.signal(Signal::TERM);
         self.program.wait()
     }
+}
+
+/// Returns the name of the session that `send` suggests to continue.
+pub(crate) fn named_session(stderr: &str) -> String {
+    let (_, name) = stderr.split_once("--session ").unwrap_or_else(|| panic!("{stderr}"));
+    name.split_whitespace().next().unwrap().to_owned()
 }

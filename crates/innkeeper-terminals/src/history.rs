@@ -5,7 +5,9 @@
 
 use innkeeper_host::terminals::{TerminalEvent, TerminalSize};
 
-use crate::screen::compact;
+use memchr::memrchr_iter;
+
+use crate::screen::{SCROLLBACK, compact};
 
 /// Output that is added before the oldest part is replaced.
 const MAX_ADDED: usize = 1 << 20;
@@ -22,12 +24,22 @@ pub(crate) struct History {
     /// The positions at which commands begin and end.
     boundaries: Vec<usize>,
     clears: u64,
+    /// The text is not for a terminal and has no size.
+    is_plain: bool,
 }
 
 impl History {
     pub(crate) fn new(size: TerminalSize) -> Self {
         Self {
             size,
+            ..Self::default()
+        }
+    }
+
+    /// Creates the history of output that has no escape sequences.
+    pub(crate) fn of_plain_text() -> Self {
+        Self {
+            is_plain: true,
             ..Self::default()
         }
     }
@@ -76,7 +88,10 @@ impl History {
         let first = first.map_or(self.boundaries.len(), |first| newest + first);
         self.boundaries.drain(..first);
         let replaced = self.boundaries.first().copied().unwrap_or(self.text.len());
-        let screen = compact(&self.text[..replaced], self.size);
+        let screen = match self.is_plain {
+            true => last_lines(&self.text[..replaced]).to_owned(),
+            false => compact(&self.text[..replaced], self.size),
+        };
         let kept = self.text.len() - replaced;
         for boundary in &mut self.boundaries {
             *boundary = *boundary - replaced + screen.len();
@@ -95,6 +110,14 @@ impl History {
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// Returns as many lines of a text as a terminal has above its screen, within the limit of bytes.
+fn last_lines(text: &str) -> &str {
+    let first = text.ceil_char_boundary(text.len().saturating_sub(MAX_ADDED / 2));
+    let lines = &text[first..];
+    let mut line_ends = memrchr_iter(b'\n', lines.as_bytes());
+    line_ends.nth(SCROLLBACK).map_or(lines, |end| &lines[end + 1..])
 }
 
 #[cfg(test)]
@@ -132,6 +155,23 @@ mod tests {
         assert_eq!(kept, 0);
         assert!(screen.contains("line 1999999") && screen.contains("line 1999000\r\n"));
         assert!(!screen.contains("line 1998000\r\n"));
+    }
+
+    #[test]
+    fn trm16_of_plain_text_the_last_lines_are_left() {
+        let mut history = History::of_plain_text();
+        for number in 0..200_000 {
+            history.add(&data(&format!("line {number}\n")));
+            if history.is_full() {
+                history.compact();
+            }
+        }
+        history.compact();
+        assert!(history.text().starts_with("line 199000\n") && history.text().ends_with("line 199999\n"));
+        let mut history = History::of_plain_text();
+        history.add(&data(&"ü".repeat(MAX_ADDED)));
+        history.compact();
+        assert_eq!(history.text().len(), MAX_ADDED / 2);
     }
 
     #[test]

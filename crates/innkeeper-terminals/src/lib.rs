@@ -33,9 +33,10 @@ pub use output::OutputParser;
 pub use screen::compact;
 pub use shell::ShellSettings;
 
+use crate::history::History;
 use crate::process::CommandLine;
 use crate::records::Records;
-use crate::shell::{Scripts, ShellLine, terminal_variables};
+use crate::shell::{Scripts, ShellLine, plain_text_variables, terminal_variables};
 
 /// Terminals on the machine of the host.
 #[derive(Debug)]
@@ -92,7 +93,11 @@ impl LocalTerminals {
             } => {
                 let mut words = line.iter().cloned();
                 let mut environment = environment.clone();
-                for (name, value) in terminal_variables() {
+                let variables = match self.settings.agent_pty {
+                    true => terminal_variables(),
+                    false => plain_text_variables(),
+                };
+                for (name, value) in variables {
                     if !environment.iter().any(|(known, _)| known == name) {
                         environment.push((name.into(), value.into()));
                     }
@@ -128,15 +133,26 @@ impl Terminals for LocalTerminals {
         }
         let directory = Url::from_file_path(&line.directory).ok().map(Into::into);
         let program = title.clone();
-        let started = process::start(line, launch.size)
-            .map_err(|error| TerminalError::CannotStart(format!("{program} cannot be started: {error}")))?;
-        let parser = match &launch.program {
-            Program::Shell => OutputParser::new(nonce),
-            Program::Command { shown, .. } => OutputParser::of_command(shown.clone()),
+        let (parser, is_pty) = match &launch.program {
+            Program::Shell => (OutputParser::new(nonce), true),
+            Program::Command { shown, .. } => (OutputParser::of_command(shown.clone()), self.settings.agent_pty),
         };
-        let terminal = terminal::spawn(started, parser, launch.size, sink);
+        let started = match is_pty {
+            true => process::start(line, launch.size),
+            false => process::start_with_pipe(line),
+        };
+        let started =
+            started.map_err(|error| TerminalError::CannotStart(format!("{program} cannot be started: {error}")))?;
+        let terminal = match is_pty {
+            true => terminal::spawn(started, parser, History::new(launch.size), sink),
+            false => terminal::spawn(started, parser.without_sequences(), History::of_plain_text(), sink),
+        };
         Ok(Opened {
-            started: StartedTerminal { title, directory },
+            started: StartedTerminal {
+                title,
+                directory,
+                is_pty,
+            },
             terminal: Box::new(terminal),
         })
     }

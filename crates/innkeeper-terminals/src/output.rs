@@ -37,6 +37,8 @@ pub struct OutputParser {
     detection: Detection,
     title: String,
     directory: String,
+    /// No escape sequence is passed on.
+    is_plain: bool,
 }
 
 /// An operating system command whose terminator `ESC \` is not complete yet.
@@ -71,6 +73,7 @@ impl OutputParser {
             detection: Detection::new(nonce.into()),
             title: String::new(),
             directory: String::new(),
+            is_plain: false,
         }
     }
 
@@ -80,6 +83,11 @@ impl OutputParser {
             detection: Detection::of_command(line.into()),
             ..Self::new("")
         }
+    }
+
+    /// Leaves all escape sequences out, because the text is not for a terminal (TRM-16).
+    pub fn without_sequences(self) -> Self {
+        Self { is_plain: true, ..self }
     }
 
     /// Adds the events before any output.
@@ -145,7 +153,7 @@ impl OutputParser {
 
     /// Handles an operating system command. Its terminator is complete, or its last byte is the escape character of it.
     fn osc(&mut self, params: &[Vec<u8>], events: &mut Vec<TerminalEvent>) {
-        let mut is_kept = !self.is_dropped;
+        let mut is_kept = !self.is_dropped && !self.is_plain;
         let params: Vec<&[u8]> = params.iter().map(Vec::as_slice).collect();
         match osc::parse(&params) {
             Some(osc::Osc::Integration(report)) => {
@@ -183,7 +191,7 @@ impl OutputParser {
                 self.text.append(&mut osc.bytes);
             }
         }
-        if !self.is_dropped && (!is_terminator || keeps_terminator) {
+        if !self.is_dropped && !self.is_plain && (!is_terminator || keeps_terminator) {
             self.text.append(&mut self.sequence);
         }
         self.sequence.clear();

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use innkeeper_host::terminals::TerminalSize;
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 use tokio::process::Child;
 
 /// A program to start.
@@ -19,12 +22,30 @@ pub(crate) struct CommandLine {
     pub(crate) directory: PathBuf,
 }
 
-/// A started program and both directions of its terminal.
+/// A started program with its output and its input.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) process: Process,
-    pub(crate) output: OwnedReadPty,
-    pub(crate) input: OwnedWritePty,
+    pub(crate) output: Output,
+    /// The input side of its terminal; `None` without one.
+    pub(crate) input: Option<OwnedWritePty>,
+}
+
+/// The output of a program.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Pty(OwnedReadPty),
+    Pipe(pipe::Receiver),
+}
+
+impl Output {
+    /// Reads some output. The end of a pseudo-terminal is an error on Linux.
+    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Pty(pty) => pty.read(buffer).await,
+            Self::Pipe(pipe) => pipe.read(buffer).await,
+        }
+    }
 }
 
 /// Starts a program as the leader of a new session with a new terminal.
@@ -41,16 +62,38 @@ pub(crate) fn start(line: CommandLine, size: TerminalSize) -> io::Result<Started
         pty_process::Error::Io(error) => error,
         other => io::Error::other(other),
     })?;
-    let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let (output, input) = pty.into_split();
     Ok(Started {
-        process: Process { child, leader },
-        output,
-        input,
+        process: Process::of(child),
+        output: Output::Pty(output),
+        input: Some(input),
     })
 }
 
-/// The leader of a session of processes. Dropped, the whole session is killed.
+/// Starts a program without a terminal, as the leader of a new process group. Its output and its errors share a pipe, so
+/// that they stay in order, and its input is empty.
+pub(crate) fn start_with_pipe(line: CommandLine) -> io::Result<Started> {
+    let (output, for_output) = io::pipe()?;
+    let for_errors = for_output.try_clone()?;
+    let child = tokio::process::Command::new(&line.program)
+        .args(&line.arguments)
+        .env_clear()
+        .envs(line.environment)
+        .current_dir(&line.directory)
+        .stdin(Stdio::null())
+        .stdout(for_output)
+        .stderr(for_errors)
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    Ok(Started {
+        process: Process::of(child),
+        output: Output::Pipe(pipe::Receiver::from_owned_fd(output.into())?),
+        input: None,
+    })
+}
+
+/// The leader of a session or of a group of processes. Dropped, all of them are killed.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -58,6 +101,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    fn of(child: Child) -> Self {
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Self { child, leader }
+    }
+
     /// Waits for the end of the leader and returns its exit code; none if a signal ended it.
     pub(crate) async fn wait(&mut self) -> Option<i64> {
         let status = self.child.wait().await.ok()?;
@@ -91,7 +139,8 @@ impl Drop for Process {
     }
 }
 
-/// Returns the process groups of a session: a shell gives every job a group of its own. The group of a leader that has
+/// Returns the process groups of a session: a shell gives every job a group of its own. The leader of a group that is in
+/// another session leads this group alone. The group of a leader that has
 /// ended is not among them unless one of its members is left, so no signal goes to a new process with the same number.
 #[cfg(target_os = "linux")]
 fn groups_of_session(leader: Pid) -> Vec<Pid> {
@@ -110,8 +159,9 @@ fn groups_of_session(leader: Pid) -> Vec<Pid> {
         let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else {
             continue;
         };
+        let number = leader.as_raw_nonzero().get();
         if let Some((group, session)) = group_and_session(&stat)
-            && session == leader.as_raw_nonzero().get()
+            && (session == number || group == number)
             && let Some(group) = Pid::from_raw(group)
             && !groups.contains(&group)
         {

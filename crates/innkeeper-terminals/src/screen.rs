@@ -18,7 +18,7 @@ use self::modes::Modes;
 use self::scan::Scan;
 
 /// Lines of scrollback that are retained.
-const SCROLLBACK: usize = 1000;
+pub(crate) const SCROLLBACK: usize = 1000;
 /// Bytes of scrollback and screen that are retained; lines with many colours are long.
 const MAX_BYTES: usize = 1 << 20;
 

@@ -40,6 +40,8 @@ pub struct ShellSettings {
     pub directory: PathBuf,
     /// Permissions that files of shells lack; `None` uses the umask of the process.
     pub umask: Option<u32>,
+    /// Whether commands of agents have pseudo-terminals; without one their output is plain text.
+    pub agent_pty: bool,
     /// The environment of the host, of which shells get the little that programs need.
     pub host_environment: Vec<(OsString, OsString)>,
 }
@@ -212,6 +214,11 @@ pub(crate) fn terminal_variables() -> [(&'static str, &'static str); 3] {
     ]
 }
 
+/// The variables that tell programs that they run in no terminal: no colours and no questions.
+pub(crate) fn plain_text_variables() -> [(&'static str, &'static str); 3] {
+    [("TERM", "dumb"), ("NO_COLOR", "1"), ("GIT_TERMINAL_PROMPT", "0")]
+}
+
 fn quoted_for_fish(path: &Path) -> OsString {
     let path = path.to_string_lossy().replace('\\', "\\\\").replace('\'', "\\'");
     format!("'{path}'").into()
@@ -235,6 +242,7 @@ mod tests {
             integration: true,
             directory: "/".into(),
             umask: None,
+            agent_pty: true,
             host_environment: host.map(|(name, value)| (name.into(), value.into())).to_vec(),
         }
     }

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use innkeeper_host::terminals::{Terminal, TerminalEvent, TerminalSink, TerminalSize};
 use innkeeper_std::DRAIN_TIME;
-use pty_process::{OwnedReadPty, OwnedWritePty, Size};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use pty_process::{OwnedWritePty, Size};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::history::History;
 use crate::output::OutputParser;
-use crate::process::{Process, Started};
+use crate::process::{Output, Process, Started};
 
 /// Bytes of output that wait for the report under way.
 const MAX_WAITING: usize = 256 << 10;
@@ -105,7 +105,7 @@ impl Terminal for Handle {
 }
 
 /// Spawns the task of a terminal.
-pub(crate) fn spawn(started: Started, parser: OutputParser, size: TerminalSize, sink: impl Report) -> Handle {
+pub(crate) fn spawn(started: Started, parser: OutputParser, history: History, sink: impl Report) -> Handle {
     let (requests, received) = mpsc::channel(MAX_REQUESTS);
     let typed_bytes = TypedBytes::default();
     let task = Task {
@@ -113,11 +113,13 @@ pub(crate) fn spawn(started: Started, parser: OutputParser, size: TerminalSize, 
         process: started.process,
         output: started.output,
         parser,
-        history: History::new(size),
+        history,
         waiting: PendingEvents::default(),
     };
     let (typed, input) = mpsc::channel(MAX_REQUESTS);
-    tokio::spawn(write_input(started.input, input, typed_bytes.clone()));
+    if let Some(pty) = started.input {
+        tokio::spawn(write_input(pty, input, typed_bytes.clone()));
+    }
     tokio::spawn(task.run(received, typed, sink));
     Handle {
         requests,
@@ -152,7 +154,7 @@ async fn write_input(mut input: OwnedWritePty, mut typed: mpsc::Receiver<ToProgr
 struct Task {
     typed_bytes: TypedBytes,
     process: Process,
-    output: OwnedReadPty,
+    output: Output,
     parser: OutputParser,
     history: History,
     waiting: PendingEvents,
@@ -382,7 +384,8 @@ mod tests {
         let size = TerminalSize::default();
         let started = start(line, size).expect("a pseudo-terminal");
         let (events, received) = mpsc::unbounded_channel();
-        (spawn(started, OutputParser::new(""), size, Events(events)), received)
+        let history = History::new(size);
+        (spawn(started, OutputParser::new(""), history, Events(events)), received)
     }
 
     async fn until_shown(events: &mut mpsc::UnboundedReceiver<TerminalEvent>, expected: &str) {

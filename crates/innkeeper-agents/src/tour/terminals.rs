@@ -77,7 +77,7 @@ fn content(terminal: &AgentTerminal, line: &str, end: Option<CommandEnd>, previe
     ToolContent::Terminal {
         uri: terminal.uri().to_owned(),
         title: line.to_owned(),
-        is_pty: true,
+        is_pty: terminal.is_pty(),
         exit_code: end.and_then(|end| end.exit_code),
         preview,
     }

@@ -33,7 +33,7 @@ impl Host {
                 "data: has {} bytes, and one action has at most {MAX_INPUT}; send several",
                 input.data.len()
             )),
-            StateAction::TerminalInput(_) => check_running(terminal),
+            StateAction::TerminalInput(_) => check_running(terminal).and_then(|()| check_has_input(terminal)),
             StateAction::TerminalResized(resized) => {
                 let is_known = terminal.state.cols == Some(resized.cols) && terminal.state.rows == Some(resized.rows);
                 if is_known {
@@ -196,6 +196,13 @@ fn check_running(terminal: &Terminal) -> Result<(), String> {
     match terminal.is_running() {
         true => Ok(()),
         false => Err("the process of this terminal has ended".to_owned()),
+    }
+}
+
+fn check_has_input(terminal: &Terminal) -> Result<(), String> {
+    match terminal.state.is_pty {
+        Some(false) => Err("this terminal takes no input: it shows the output of a command as plain text".to_owned()),
+        Some(true) | None => Ok(()),
     }
 }
 

@@ -160,7 +160,7 @@ impl Host {
             lifecycle: TerminalLifecycleState::Running(TerminalRunningLifecycleState {}),
             claim: opening.claim,
             supports_command_detection: None,
-            is_pty: Some(true),
+            is_pty: Some(started.is_pty),
         };
         let call = match &opening.asked_by {
             AskedBy::Agent(number) => Some(*number),
@@ -185,7 +185,10 @@ impl Host {
         self.retain_terminal(cx, channel);
         match opening.asked_by {
             AskedBy::Client(conn, id) => cx.answer(conn, &id, Ok(Value::Null)),
-            AskedBy::Agent(number) => cx.emit(PtyCommand::Show { number, uri }),
+            AskedBy::Agent(number) => {
+                let is_pty = started.is_pty;
+                cx.emit(PtyCommand::Show { number, uri, is_pty });
+            }
         }
     }
 

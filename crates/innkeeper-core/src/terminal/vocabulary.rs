@@ -146,6 +146,8 @@ pub enum PtyCommand {
         number: u64,
         /// The terminal's URI.
         uri: Arc<str>,
+        /// The command has a pseudo-terminal.
+        is_pty: bool,
     },
     /// Tell an agent that its command cannot run in a terminal.
     Refuse {
@@ -251,6 +253,8 @@ pub struct StartedTerminal {
     pub title: String,
     /// The directory, as a URI.
     pub directory: Option<String>,
+    /// It has a pseudo-terminal. Without one its output is plain text, and it reads no input (TRM-16).
+    pub is_pty: bool,
 }
 
 /// One event of a terminal.

@@ -53,6 +53,19 @@ fn ended(id: &str, exit_code: Option<i64>) -> TerminalEvent {
 }
 
 #[test]
+fn trm16_plain_text_has_no_escape_sequences() {
+    let mut parser = OutputParser::of_command("make").without_sequences();
+    let mut events = Vec::new();
+    for piece in
+        b"\x1b[1;31merror\x1b[0m: \x1b]8;;http://x\x1b\\link\x1b]8;;\x07\x1b(B\t\xc3\xbc\n\x1bPq#0\x1b\\end\n".chunks(3)
+    {
+        parser.push(piece, &mut events);
+    }
+    parser.finish(Some(0), &mut events);
+    assert_eq!(joined(&events), "error: link\tü\nend\n");
+}
+
+#[test]
 fn trm07_reports_of_shell_integration_are_left_out_of_the_data() {
     let output = b"\x1b]633;A;n0nce\x07$ \x1b]633;B;n0nce\x07ls\r\n\x1b]633;E;ls;n0nce\x07\x1b]633;C;n0nce\x07a  b\r\n\
                    \x1b]633;D;0;n0nce\x07\x1b]633;P;Cwd=/tmp;n0nce\x07\x1b]633;A;n0nce\x07$ ";

@@ -24,6 +24,8 @@ pub(crate) struct TerminalsSection {
     pub(crate) shell_integration: bool,
     /// The directory of terminals that name none; if absent, the home directory.
     pub(crate) directory: Option<PathBuf>,
+    /// Whether commands of agents have pseudo-terminals; without one their output is plain text.
+    pub(crate) agent_pty: bool,
 }
 
 impl Default for TerminalsSection {
@@ -36,6 +38,7 @@ impl Default for TerminalsSection {
             pass_env: Vec::new(),
             shell_integration: true,
             directory: None,
+            agent_pty: true,
         }
     }
 }
@@ -59,6 +62,7 @@ impl TerminalsSection {
             integration: self.shell_integration,
             directory: self.directory.clone().or_else(home).unwrap_or_else(|| "/".into()),
             umask: Some(umask),
+            agent_pty: self.agent_pty,
             host_environment: std::env::vars_os().collect(),
         })
     }

@@ -140,7 +140,7 @@ impl Command<'_> {
         ToolContent::Terminal {
             uri: self.terminal.uri().to_owned(),
             title: self.request.command.clone(),
-            is_pty: true,
+            is_pty: self.terminal.is_pty(),
             exit_code: ending.and_then(Ending::exit_code),
             preview,
         }

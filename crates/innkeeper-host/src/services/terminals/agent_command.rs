@@ -52,6 +52,7 @@ pub(crate) enum CommandRequest {
 #[must_use = "a command that is dropped ends"]
 pub struct AgentTerminal {
     uri: Arc<str>,
+    is_pty: bool,
     events: mpsc::Receiver<TerminalEvent>,
     requests: mpsc::UnboundedSender<CommandRequest>,
 }
@@ -59,15 +60,26 @@ pub struct AgentTerminal {
 impl AgentTerminal {
     pub(crate) fn new(
         uri: Arc<str>,
+        is_pty: bool,
         events: mpsc::Receiver<TerminalEvent>,
         requests: mpsc::UnboundedSender<CommandRequest>,
     ) -> Self {
-        Self { uri, events, requests }
+        Self {
+            uri,
+            is_pty,
+            events,
+            requests,
+        }
     }
 
     /// Returns the terminal's URI, for [`ToolContent::Terminal`](crate::agent::ToolContent::Terminal).
     pub fn uri(&self) -> &str {
         &self.uri
+    }
+
+    /// Returns true if the command has a pseudo-terminal; otherwise its output is plain text (TRM-16).
+    pub fn is_pty(&self) -> bool {
+        self.is_pty
     }
 
     /// Returns the next output of the command, or its end. `None` if the terminal was disposed of, or after the end.

@@ -137,11 +137,11 @@ impl RunningTerminals {
             PtyCommand::Close { pty } => {
                 self.running.remove(&pty);
             }
-            PtyCommand::Show { number, uri } => {
+            PtyCommand::Show { number, uri, is_pty } => {
                 if let Some(command) = self.commands.remove(&number)
                     && let Some(handle) = command.handle
                 {
-                    let terminal = AgentTerminal::new(uri, handle.events, handle.requests);
+                    let terminal = AgentTerminal::new(uri, is_pty, handle.events, handle.requests);
                     let _ = command.reply.send(Ok(terminal));
                 }
             }

@@ -6,7 +6,7 @@ use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, tool_ca
 use innkeeper_testkit::process::{HostProcess, gone, lives};
 use serde_json::{Value, json};
 
-use super::support::{bash, exited, listed, pid_printed, shows, text, type_into};
+use super::support::{TERMINAL, bash, create, exited, listed, pid_printed, shows, text, type_into};
 use crate::model::support::{Setup, Stage};
 
 /// A host with the tour agent, and a session in the home directory of the host.
@@ -202,6 +202,44 @@ async fn cht24_cht25_trm15_a_command_goes_on_in_the_background() {
         })
         .await;
     client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn trm16_commands_without_a_pty_show_plain_text_and_take_no_input() {
+    let host = HostProcess::start(bash().setting("agent_pty = false")).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = client.create_session("plain").await;
+    let turn = client.run_turn(&uris.chat, "t1", "/terminal").await;
+    let call = tool_calls_of(&turn).remove(0);
+    let terminal = terminal_in(&call).expect("a terminal");
+    assert_eq!(
+        (&terminal["isPty"], &terminal["result"]["exitCode"]),
+        (&json!(false), &json!(3))
+    );
+    let uri = terminal["resource"].as_str().expect("a URI");
+    client.subscribe(uri).await;
+    let expected = "Welcome to a terminal.\nRoom 1 is ready.\nRoom 2 is ready.\nRoom 3 is ready.\n";
+    assert_eq!(text(&client.view(), uri), expected);
+    assert_eq!(client.view().terminal(uri).and_then(|state| state.is_pty), Some(false));
+    // While it runs, it has no terminal, reads nothing, and ends with all that it started.
+    let line = "/terminal test -t 1 || echo piped; echo to errors >&2; cat; sleep 1018 & echo p1=$!; wait";
+    client.start_turn(&uris.chat, "t2", line).await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": true })).await;
+    let uri = shown_terminal(&client, &uris.chat).await;
+    let process = pid_printed(&client, &uri, "p1=").await;
+    assert!(text(&client.view(), &uri).starts_with("piped\nto errors\np1="));
+    type_into(&client, &uri, "typed\r").await;
+    let refused = client.refusal(1).await;
+    assert!(refused.starts_with("this terminal takes no input"), "{refused}");
+    client.cancel_turn(&uris.chat, "t2").await;
+    gone(process).await;
+    client.assert_converged().await;
+    // Shells of users still have a terminal.
+    create(&client, TERMINAL, json!({})).await;
+    client.subscribe(TERMINAL).await;
+    type_into(&client, TERMINAL, "test -t 0 && echo a term''inal\r").await;
+    shows(&client, TERMINAL, "a terminal\r\n").await;
 }
 
 async fn model(call: Value) -> Stage {

@@ -1,6 +1,7 @@
 //! `innkeeper terminals`: lists, opens, shows and ends the terminals of a host.
 
 mod attach;
+mod own_screen;
 mod raw_mode;
 
 use ahp_types::common::ROOT_RESOURCE_URI;

@@ -1,6 +1,6 @@
 //! Shows a terminal of the host in the user's own one, and passes on what the user types.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 
 use ahp::SubscriptionEvent;
 use ahp_types::actions::{StateAction, TerminalInputAction, TerminalResizedAction};
@@ -8,6 +8,7 @@ use ahp_types::state::{TerminalContentPart, TerminalLifecycleState, TerminalStat
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::own_screen::OwnScreen;
 use super::raw_mode::{RawMode, size};
 use crate::connection::{Connection, connection_lost, request_failure};
 use crate::failure::{Failure, Kind};
@@ -25,15 +26,17 @@ pub(super) async fn run(mut connection: Connection, uri: &str) -> Result<(), Fai
     if raw_mode.is_on() {
         note("Attached. Ctrl-] detaches.\r");
     }
+    // Dropped with the raw mode, before a message to the user.
+    let mut screen = OwnScreen::new(raw_mode.is_on());
     for part in &state.content {
         match part {
-            TerminalContentPart::Unclassified(part) => write(&part.value)?,
-            TerminalContentPart::Command(part) => write(&part.output)?,
+            TerminalContentPart::Unclassified(part) => screen.write(&part.value)?,
+            TerminalContentPart::Command(part) => screen.write(&part.output)?,
             TerminalContentPart::Unknown(_) => {}
         }
     }
     if let TerminalLifecycleState::Exited(exited) = &state.lifecycle {
-        drop(raw_mode);
+        drop((screen, raw_mode));
         report_exit(exited.exit_code);
         connection.close().await;
         return Ok(());
@@ -59,16 +62,20 @@ pub(super) async fn run(mut connection: Connection, uri: &str) -> Result<(), Fai
                     continue;
                 }
                 if let Some(reason) = &envelope.rejection_reason {
+                    // The size is that of the client that holds the terminal. Others can watch.
+                    if let StateAction::TerminalResized(_) = envelope.action {
+                        continue;
+                    }
                     let text = one_line(reason, 160);
-                    drop(raw_mode);
+                    drop((screen, raw_mode));
                     connection.close().await;
                     return Err(Failure::new(Kind::Rejected, text));
                 }
                 match envelope.action {
-                    StateAction::TerminalData(output) => write(&output.data)?,
-                    StateAction::TerminalCleared(_) => write("\x1b[H\x1b[2J\x1b[3J")?,
+                    StateAction::TerminalData(output) => screen.write(&output.data)?,
+                    StateAction::TerminalCleared(_) => screen.write("\x1b[H\x1b[2J\x1b[3J")?,
                     StateAction::TerminalExited(exited) => {
-                        drop(raw_mode);
+                        drop((screen, raw_mode));
                         report_exit(exited.exit_code);
                         connection.close().await;
                         return Ok(());
@@ -85,7 +92,7 @@ pub(super) async fn run(mut connection: Connection, uri: &str) -> Result<(), Fai
                         dispatch(&connection, uri, StateAction::TerminalInput(input)).await?;
                     }
                     if detach.is_some() {
-                        drop(raw_mode);
+                        drop((screen, raw_mode));
                         connection.close().await;
                         note("\nDetached. The terminal goes on.");
                         return Ok(());
@@ -141,12 +148,6 @@ fn read_keys() -> mpsc::Receiver<String> {
         }
     });
     typed
-}
-
-fn write(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|_| Failure::new(Kind::OutputClosed, "the output was closed"))
 }
 
 fn report_exit(exit_code: Option<i64>) {

@@ -115,8 +115,16 @@ async fn attaching_is_raw_follows_the_size_and_ends_with_the_detach_key() {
             view.terminal(&inner).and_then(|state| state.cols) == Some(100)
         })
         .await;
+    // The modes that a program left on are switched back, so that the user's own lines are there again.
+    type_into(&client, TERMINAL, "printf '\\e[?1049h\\e[?25l\\e[1mfu''ll'\r").await;
+    shows(&client, TERMINAL, "full").await;
     type_into(&client, TERMINAL, "\x1d").await;
     shows(&client, TERMINAL, "Detached. The terminal goes on.").await;
+    let shown = tail(&client.view(), TERMINAL);
+    let (_, after) = shown.rsplit_once("full").expect("shown above");
+    for undo in ["\x1b[m", "\x1b[?25h", "\x1b[?1049l"] {
+        assert!(after.contains(undo), "{undo:?} in {after:?}");
+    }
     // The outer shell has its own mode again, and the inner one goes on.
     type_into(&client, TERMINAL, "stty -a | grep -o '[- ]icanon'; echo out''er\r").await;
     shows(&client, TERMINAL, "outer\r\n").await;

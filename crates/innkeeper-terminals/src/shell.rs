@@ -283,6 +283,44 @@ mod tests {
         assert_eq!(line.arguments[2..], ["0022", "/bin/dash", "-l"]);
     }
 
+    /// PowerShell cannot be installed everywhere, so that its script is judged by its text. `command_detection.rs` of the
+    /// program has a shell that prints what the script makes PowerShell print.
+    #[test]
+    fn the_script_of_powershell_reports_with_the_nonce_and_escapes() {
+        let report = |kind: &str| {
+            let at = POWERSHELL.find(&format!("$Esc]633;{kind};"));
+            let at = at.unwrap_or_else(|| panic!("a report {kind}"));
+            let end = POWERSHELL[at..].find("$Bell").expect("a terminator");
+            (at, &POWERSHELL[at..at + end])
+        };
+        for kind in ["A", "B", "C", "D", "E", "P"] {
+            let (_, text) = report(kind);
+            assert!(text.ends_with(";$Nonce"), "{text}");
+        }
+        assert_eq!(POWERSHELL.matches("]633;").count(), 6);
+        // The end of a command, the directory, and the prompt between its marks; then the line before its command.
+        let order = ["D", "P", "A", "B"].map(|kind| report(kind).0);
+        assert!(order.is_sorted(), "{order:?}");
+        let prompt = POWERSHELL
+            .find("$Global:__InnkeeperPrompt.Invoke()")
+            .expect("the user's prompt");
+        assert!(report("A").0 < prompt && prompt < report("B").0);
+        assert!(report("E").0 < report("C").0);
+        // Texts of users are escaped, and the nonce is not left to programs.
+        for text in [
+            "E;$(__Innkeeper-Escape \"$Line\")",
+            "P;Cwd=$(__Innkeeper-Escape $PWD.ProviderPath)",
+        ] {
+            assert!(POWERSHELL.contains(text), "{text}");
+        }
+        assert!(POWERSHELL.contains(r#"[regex]::Replace($Text, "[\\\x00-\x1f;]""#));
+        assert!(POWERSHELL.contains("'\\x{0:x2}' -f $_"));
+        let (_, after) = POWERSHELL
+            .split_once("$env:INNKEEPER_NONCE = $null")
+            .expect("it is removed");
+        assert!(!after.contains("$env:INNKEEPER_NONCE"));
+    }
+
     #[test]
     fn known_shells_read_a_script_and_others_do_not() {
         let scripts = Scripts::write().expect("a directory");

@@ -118,6 +118,34 @@ async fn trm07_trm08_trm09_fish_reports_its_commands_where_it_is_installed() {
     }
 }
 
+/// Prints what PowerShell prints with the script of the host, for a shell that has no PowerShell: it is started the same
+/// way, reads lines, runs them with bash, and escapes every backslash, semicolon and control character as hexadecimal.
+const POWERSHELL: &str = r#"#!/bin/bash
+if [ "$1 $2 $3 $4 $5" != "-NoLogo -NoExit -ExecutionPolicy Bypass -File" ]; then echo "wrong arguments: $*"; exit 9; fi
+if ! grep -q 633 "$6"; then echo "no script in $6"; exit 9; fi
+nonce=$INNKEEPER_NONCE
+unset INNKEEPER_NONCE
+escape() { local LC_ALL=C text=${1//\\/\\x5c}; printf '%s' "${text//;/\\x3b}"; }
+while :; do
+    printf '\e]633;P;Cwd=%s;%s\a\e]633;A;%s\aPS %s> \e]633;B;%s\a' "$(escape "$PWD")" "$nonce" "$nonce" "$PWD" "$nonce"
+    IFS= read -r line || exit
+    if [ -z "$line" ]; then continue; fi
+    printf '\e]633;E;%s;%s\a\e]633;C;%s\a' "$(escape "$line")" "$nonce" "$nonce"
+    eval "$line"
+    printf '\e]633;D;%s;%s\a' "$?" "$nonce"
+done
+"#;
+
+#[tokio::test]
+async fn trm07_trm08_trm09_reports_as_powershell_prints_them_are_understood() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pwsh = directory.path().join("pwsh");
+    std::fs::write(&pwsh, POWERSHELL).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&pwsh, mode).expect("executable");
+    reports_its_commands(shell(&pwsh.display().to_string())).await;
+}
+
 #[tokio::test]
 async fn bash_reads_the_users_own_files_and_keeps_their_settings() {
     let home = tempfile::tempdir().expect("a directory");

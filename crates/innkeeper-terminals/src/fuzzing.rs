@@ -26,6 +26,15 @@ pub fn output(bytes: &[u8]) {
             screen.push_str(&data);
         }
     }
+    let mut plain = Vec::new();
+    let mut parser = OutputParser::of_command("").without_sequences();
+    parser.push(bytes, &mut plain);
+    parser.finish(None, &mut plain);
+    for event in plain {
+        if let TerminalEvent::Data(data) = event {
+            assert!(!data.contains('\x1b'), "plain text with an escape character: {data:?}");
+        }
+    }
     let once = compact(&screen, size);
     compact(&once, size);
 }

@@ -301,7 +301,11 @@ impl CompatClient {
     /// Dispatches an action of this version and returns its `clientSeq`. The published types must know it.
     pub async fn dispatch(&self, channel: &str, mut action: Value) -> i64 {
         if !self.version.has_channels() && channel != self.version.root() {
-            action["session"] = channel.into();
+            let is_about_terminal = action["type"]
+                .as_str()
+                .is_some_and(|kind| kind.starts_with("terminal/"));
+            let member = if is_about_terminal { "terminal" } else { "session" };
+            action[member] = channel.into();
         }
         let command = json!({ "do": "dispatch", "channel": channel, "action": action });
         let dispatched = self.perform(command).await;

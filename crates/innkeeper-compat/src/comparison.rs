@@ -20,7 +20,8 @@ pub fn comparable(version: Version, mut state: Value) -> Value {
     if version == Version::V0_5_2 {
         with_questions_last(&mut state);
     }
-    let is_session = state.get("lifecycle").is_some();
+    let is_terminal = state.get("claim").is_some();
+    let is_session = !is_terminal && state.get("lifecycle").is_some();
     let is_chat = !is_session && state.get("turns").is_some();
     if is_chat {
         if !version.has_directories() {

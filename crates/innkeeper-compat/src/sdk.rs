@@ -342,8 +342,8 @@ macro_rules! sdk {
 
     (@channel_of sessions, $envelope:ident) => {{
         let action = serde_json::to_value(&$envelope.action).expect("actions are JSON");
-        match action["session"].as_str() {
-            Some(session) => session.to_owned(),
+        match action["session"].as_str().or_else(|| action["terminal"].as_str()) {
+            Some(channel) => channel.to_owned(),
             None => concat!("agenthost:/", "root").to_owned(),
         }
     }};
@@ -355,13 +355,16 @@ macro_rules! sdk {
         match $state {
             SnapshotState::Chat(state) => reducers::apply_action_to_chat(state, $action),
             SnapshotState::ResourceWatch(state) => reducers::apply_action_to_resource_watch(state, $action),
+            SnapshotState::Terminal(state) => reducers::apply_action_to_terminal(state, $action),
             _ => ReduceOutcome::OutOfScope,
         }
     };
-    (@apply $era:ident, $state:ident, $action:ident) => {{
-        let _ = ($state, $action);
-        ReduceOutcome::OutOfScope
-    }};
+    (@apply $era:ident, $state:ident, $action:ident) => {
+        match $state {
+            SnapshotState::Terminal(state) => reducers::apply_action_to_terminal(state, $action),
+            _ => ReduceOutcome::OutOfScope,
+        }
+    };
 
     (@snapshot sessions, $result:ident) => {
         Some($result.snapshot)

@@ -5,6 +5,7 @@
 
 mod connections;
 mod host;
+mod terminals;
 mod turns;
 mod waits;
 
@@ -137,6 +138,8 @@ scenarios! {
     Host / host::uses_files: "files of the working directory", always;
     Host / host::completes: "completions", Version::has_channels;
     Host / host::toggles_customizations: "customizations, switched off and on", always;
+    Host / terminals::uses_a_terminal: "terminals: open, type, share, end", always;
+    Host / terminals::watches_a_command: "terminals of commands", always;
     Host / host::disposes: "dispose a session", always;
     Host / host::is_refused: "errors and rejections", always;
     Turns / turns::talks: "talk: text, reasoning, usage", always;

@@ -9,6 +9,7 @@ mod customizations;
 mod mutator;
 mod restarts;
 mod servers;
+mod terminals;
 
 pub use self::mutator::Mutator;
 pub use self::restarts::JournalBug;
@@ -118,10 +119,26 @@ pub enum Mutation {
     HearOldServers,
     /// The MCP runner does not get the desired servers of a session.
     LoseServers,
+    /// A client types into a terminal that another client holds.
+    TypeWithoutClaim,
+    /// A program does not get the input of a client.
+    LoseTyped,
+    /// A process goes on when its terminal is disposed of.
+    LeaveProcess,
+    /// Output that a client cleared is drawn again for clients that come later.
+    DrawClearedOutput,
 }
 
 impl Mutation {
-    /// All of them.
+    /// Those about terminals.
+    pub const TERMINALS: [Self; 4] = [
+        Self::TypeWithoutClaim,
+        Self::LoseTyped,
+        Self::LeaveProcess,
+        Self::DrawClearedOutput,
+    ];
+
+    /// All others.
     pub const ALL: [Self; 51] = [
         Self::DropPublish,
         Self::SwapMessages,

@@ -18,6 +18,7 @@ mod operations;
 mod run;
 mod shrink;
 mod store;
+mod terminals;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +45,7 @@ use self::customizations::KnownCustomizations;
 use self::mcp_servers::KnownServers;
 use self::older::OlderPair;
 use self::store::Store;
+use self::terminals::SimTerminals;
 use crate::mutation::{Mutation, Mutator};
 
 pub use self::choices::{Choices, bytes_from_seed};
@@ -129,6 +131,8 @@ pub struct Sim {
     /// Discovered customizations, and users' decisions about them.
     customizations: KnownCustomizations,
     servers: KnownServers,
+    /// The service of terminals, in runs that have some.
+    terminals: Option<SimTerminals>,
     /// The calls that must get the token that a client just sent.
     tokens_due: Vec<(String, String)>,
     /// Whether the current input is only a tick.
@@ -182,6 +186,7 @@ impl Sim {
             approvals: Approvals::default(),
             customizations: KnownCustomizations::default(),
             servers: KnownServers::default(),
+            terminals: None,
             tokens_due: Vec::new(),
             ticking: false,
             silence_limit_ms,
@@ -271,7 +276,10 @@ impl Sim {
             for effect in effects {
                 self.perform(effect)?;
             }
-            next = self.next_from_store()?;
+            next = match self.next_from_store()? {
+                Some(input) => Some(input),
+                None => self.terminals.as_mut().and_then(SimTerminals::next_recall),
+            };
         }
         Ok(())
     }
@@ -284,14 +292,17 @@ impl Sim {
             Effect::Journal(command) => self.ask_store(command),
             Effect::Customizations(command) => self.customizations.perform(&command),
             Effect::Mcp(command) => self.perform_mcp(command),
-            // Records are persisted already, and the simulator has no files and no terminals.
+            Effect::Terminals(command) => match &mut self.terminals {
+                Some(terminals) => terminals.perform(command),
+                None => Ok(()),
+            },
+            // Records are persisted already, and the simulator has no files.
             Effect::Persist(_)
             | Effect::Blobs(_)
             | Effect::Completions(_)
             | Effect::Changes(_)
             | Effect::Repositories(_)
-            | Effect::Resources(_)
-            | Effect::Terminals(_) => Ok(()),
+            | Effect::Resources(_) => Ok(()),
         }
     }
 

@@ -33,6 +33,7 @@ impl Mutator {
             return input;
         }
         self.believe_old_servers(&mut input);
+        self.bend_terminal_input(&mut input, conns);
         match &mut input {
             Input::Agent {
                 chat,
@@ -79,7 +80,7 @@ impl Mutator {
     }
 
     fn agent_effect(&mut self, mut effect: Effect, bent: &mut Vec<Effect>) {
-        if self.loses(&mut effect) || self.loses_servers(&effect) {
+        if self.loses(&mut effect) || self.loses_servers(&effect) || self.loses_terminal_command(&effect) {
             return;
         }
         match &mut effect {

@@ -11,6 +11,7 @@ use super::Mutation;
 use super::agents::AgentMemory;
 use super::answers::{Memory, ReconnectRequest};
 use super::servers::ServerStarts;
+use super::terminals::TerminalClears;
 use crate::sim::{Connections, Item};
 
 /// A bug strikes at its first chance and every third after it: neither constant nor rare.
@@ -27,6 +28,8 @@ pub struct Mutator {
     pub(super) dealings: AgentMemory,
     /// Its knowledge of MCP servers.
     pub(super) starts: ServerStarts,
+    /// Its knowledge of terminals.
+    pub(super) clears: TerminalClears,
     memory: Memory,
     /// Connections that unsubscribed and still listen.
     strays: Vec<(ConnId, String)>,
@@ -43,6 +46,7 @@ impl Mutator {
             chances: 0,
             dealings: AgentMemory::default(),
             starts: ServerStarts::default(),
+            clears: TerminalClears::default(),
             memory: Memory::default(),
             strays: Vec::new(),
             held: BTreeMap::new(),

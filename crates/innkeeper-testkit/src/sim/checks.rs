@@ -27,6 +27,7 @@ impl Sim {
     /// Lets all clients read everything, then compares every mirror with the host.
     pub(super) fn quiet(&mut self) -> Result<(), Violation> {
         self.note(|| "quiet".to_owned());
+        self.settle_terminals()?;
         self.read_everything()?;
         // Announcements of summaries are still due; each may make others due.
         let mut rounds = 0;
@@ -60,6 +61,7 @@ impl Sim {
             }
         }
         self.check_nothing_held()?;
+        self.check_terminals()?;
         self.check_older()?;
         self.check_members()
     }

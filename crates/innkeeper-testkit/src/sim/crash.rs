@@ -132,6 +132,9 @@ impl Sim {
         self.tokens_due.clear();
         self.customizations.restart();
         self.servers.restart();
+        if let Some(terminals) = &mut self.terminals {
+            terminals.restart();
+        }
         self.mutator = Mutator::new(None);
         let recovered = self.inspect(&journal)?;
         recovered::check(&truth, &recovered)?;

@@ -35,6 +35,8 @@ pub struct RunOptions {
     pub older: &'static [NewOlderMirror],
     /// The bug to seed into the translation for older clients, if any.
     pub translation_bug: Option<TranslationBug>,
+    /// Whether there are terminals.
+    pub terminals: bool,
 }
 
 impl RunOptions {
@@ -47,6 +49,7 @@ impl RunOptions {
         jumps: false,
         older: &[],
         translation_bug: None,
+        terminals: false,
     };
 }
 
@@ -96,7 +99,11 @@ fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
         }
         config.history_turns = [1, 2, config.history_turns][choices.below(3)];
     }
+    config.serves_terminals = options.terminals;
     let mut sim = Sim::new(config, clients, options.coalescing, options.mutation);
+    if options.terminals {
+        sim.serve_terminals();
+    }
     if options.restarts {
         sim.keep_sessions(choices.one_in(2), options.journal_bug);
     }
@@ -122,6 +129,9 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
         }
         if !options.older.is_empty() && choices.one_in(3) {
             sim.operate_older(choices)?;
+        }
+        if options.terminals && choices.one_in(2) {
+            sim.operate_terminals(choices)?;
         }
         sim.operate(choices)?;
         operations += 1;

@@ -56,6 +56,24 @@ fn plain_seeds_find_no_violation() {
     check_variety(&tally, seeds, VARIETY);
 }
 
+/// Clients of a terminal have the same text and agree about its claim; a process gets the input of clients that hold or
+/// share it, and ends with it (TRM-02, TRM-05, TRM-06, TRM-10, TRM-18).
+#[test]
+fn trm02_trm05_trm06_trm10_trm18_clients_of_terminals_agree() {
+    let plain = RunOptions {
+        terminals: true,
+        ..RunOptions::default()
+    };
+    let restarts = RunOptions {
+        terminals: true,
+        ..RESTARTS
+    };
+    let runs = seeds() / 8;
+    let tally = run_seeds(runs, plain);
+    check_variety(&tally, runs, VARIETY_OF_TERMINALS);
+    run_seeds(seeds() / 40, restarts);
+}
+
 /// After any crash, everything that was confirmed is there, nothing runs twice, and every client converges (P1, P4, P5,
 /// P6).
 #[test]
@@ -161,6 +179,16 @@ const VARIETY: &[(&str, u64)] = &[
     ("switches", 200),
     ("servers", 150),
     ("demands of servers", 30),
+];
+
+/// The same where there are terminals.
+const VARIETY_OF_TERMINALS: &[(&str, u64)] = &[
+    ("processes", 1000),
+    ("ends of processes", 50),
+    ("terminals disposed of", 50),
+    ("reports of terminals", 1000),
+    ("merged actions", 200),
+    ("refusals", 500),
 ];
 
 /// The same where hosts die all the time.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{ActionEnvelope, StateAction};
-use ahp_types::state::Snapshot;
+use ahp_types::state::{Snapshot, TerminalClaim};
 use bytes::Bytes;
 use innkeeper_core::ConnId;
 use serde_json::Value;
@@ -75,6 +75,14 @@ impl Connection {
     /// A channel as the user of this client sees it.
     pub fn view(&self, channel: &str) -> Option<Mirrored> {
         self.unsettled.view(&self.mirror, channel)
+    }
+
+    /// The claim of a terminal, as far as it is known here.
+    pub fn claim(&self, terminal: &str) -> Option<&TerminalClaim> {
+        match self.mirror.channels.get(terminal)? {
+            Mirrored::Terminal(state) => Some(&state.claim),
+            Mirrored::Root(_) | Mirrored::Session(_) | Mirrored::Chat(_) => None,
+        }
     }
 
     /// Reads up to `frames` messages.
@@ -367,6 +375,8 @@ impl Connection {
         }
         match (mirrored.apply(&envelope.action), own) {
             (ReduceOutcome::Applied, _) => Ok(()),
+            // Input changes nothing (TRM-06).
+            (ReduceOutcome::NoOp, None) if matches!(envelope.action, StateAction::TerminalInput(_)) => Ok(()),
             // An echo of our own may change nothing (DSP-15), or rename a chat (DSP-07).
             (ReduceOutcome::NoOp | ReduceOutcome::OutOfScope, Some(_)) => Ok(()),
             // Snapshots of 0.9 do not show background work, and clients of 0.9 ignore its end.

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ahp::reducers::{ReduceOutcome, apply_action_to_chat, apply_action_to_root, apply_action_to_session};
+use ahp::reducers::{
+    ReduceOutcome, apply_action_to_chat, apply_action_to_root, apply_action_to_session, apply_action_to_terminal,
+};
 use ahp_types::actions::StateAction;
-use ahp_types::state::{ChatState, ResponsePart, RootState, SessionState, SnapshotState, ToolCallState};
+use ahp_types::state::{ChatState, ResponsePart, RootState, SessionState, SnapshotState, TerminalState, ToolCallState};
+use innkeeper_core::PartState;
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::Value;
 
@@ -14,6 +17,7 @@ use crate::comparable::{ACTIVITY_BITS, without_extensions, without_unannounced_f
 use crate::sim::Violation;
 use crate::sim::client::decoding::says_unknown;
 use crate::sim::client::history::is_end_of;
+use crate::sim::terminals::{is_same, text_of};
 
 /// Everything one connection has learned, and what it would reconnect with.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,8 @@ pub enum Mirrored {
     Session(Box<SessionState>),
     /// A chat.
     Chat(Box<ChatState>),
+    /// A terminal.
+    Terminal(Box<TerminalState>),
 }
 
 impl Mirrored {
@@ -54,6 +60,7 @@ impl Mirrored {
                     false => Ok(Self::Chat(state)),
                 }
             }
+            SnapshotState::Terminal(state) => Ok(Self::Terminal(state)),
             other => Err(Violation::new(format!(
                 "a snapshot decodes to the wrong kind of channel: {other:?}"
             ))),
@@ -66,6 +73,7 @@ impl Mirrored {
             Self::Root(state) => apply_action_to_root(state, action),
             Self::Session(state) => apply_action_to_session(state, action),
             Self::Chat(state) => apply_action_to_chat(state, action),
+            Self::Terminal(state) => apply_action_to_terminal(state, action),
         }
     }
 
@@ -73,7 +81,7 @@ impl Mirrored {
     pub fn active_turn(&self) -> Option<&str> {
         match self {
             Self::Chat(state) => state.active_turn.as_ref().map(|turn| turn.id.as_str()),
-            Self::Root(_) | Self::Session(_) => None,
+            Self::Root(_) | Self::Session(_) | Self::Terminal(_) => None,
         }
     }
 
@@ -99,6 +107,7 @@ impl Mirrored {
                 (mine.title, mine.turns, mine.turns_next_cursor) = (title, turns, cursor);
                 equal
             }
+            (Self::Terminal(mine), State::Part(PartState::Terminal(host))) => is_same(mine, host),
             _ => false,
         }
     }
@@ -109,6 +118,7 @@ impl Mirrored {
             Self::Root(state) => serde_json::to_value(state),
             Self::Session(state) => serde_json::to_value(state),
             Self::Chat(state) => serde_json::to_value(state),
+            Self::Terminal(state) => return comparable_terminal(state),
         };
         without_unannounced_fields(value.unwrap_or_default())
     }
@@ -147,8 +157,18 @@ pub fn as_0_9(mut snapshot: Snapshot, mirrored: &mut Mirrored) -> Snapshot {
 
 /// The host's own state in the same form.
 pub fn comparable(snapshot: &Snapshot) -> Value {
+    if let State::Part(PartState::Terminal(state)) = &snapshot.state {
+        return comparable_terminal(state);
+    }
     let state = serde_json::to_value(&snapshot.state).unwrap_or_default();
     without_unannounced_fields(without_extensions(state))
+}
+
+/// A terminal with its output in one piece: the host tells fewer commands apart than a client that followed.
+fn comparable_terminal(state: &TerminalState) -> Value {
+    let mut value = serde_json::to_value(state).unwrap_or_default();
+    value["content"] = Value::from(text_of(state));
+    value
 }
 
 /// A session summary in the form lists are compared in: an empty activity is no activity (ROOT-14).

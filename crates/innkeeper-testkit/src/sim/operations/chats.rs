@@ -8,6 +8,7 @@ use innkeeper_core::{Command, ConnId, uri};
 use crate::sim::client::queue::Marker;
 use crate::sim::client::requests::PendingRequest;
 use crate::sim::operations::{DIRECTORY, SESSIONS, any_channel};
+use crate::sim::terminals::TERMINALS;
 use crate::sim::{Choices, Sim, Violation};
 
 /// The chats that clients create. Few, so that their names are used again (CHT-01).
@@ -80,14 +81,16 @@ impl Sim {
         }
     }
 
-    /// Every session there is, and every chat in its catalogue.
+    /// Every session there is, every chat in its catalogue, and every terminal in memory.
     pub(in crate::sim) fn channels(&self) -> Vec<String> {
+        let terminals = TERMINALS.into_iter().filter(|uri| self.core.snapshot(uri).is_some());
         let sessions = self.sessions().filter_map(|uri| Some((uri, self.host_session(uri)?)));
         sessions
             .flat_map(|(uri, session)| {
                 let chats: Vec<String> = session.chats.iter().map(|chat| chat.resource.clone()).collect();
                 std::iter::once(uri.to_owned()).chain(chats)
             })
+            .chain(terminals.map(str::to_owned))
             .collect()
     }
 

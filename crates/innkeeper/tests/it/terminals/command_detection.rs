@@ -64,6 +64,7 @@ async fn reports_its_commands(options: HostOptions) {
     assert_eq!(hello.command_line, "echo hel''lo; echo wor''ld");
     assert_eq!((hello.exit_code, printed(&hello)), (Some(0), "hello\nworld".to_owned()));
     assert!(hello.duration_ms.is_some());
+    assert!(hello.timestamp > 1_600_000_000_000, "TRN-17: milliseconds since 1970");
     let failed = run(&client, 2, "sh -c 'echo a\\;b >&2; exit 7'").await;
     assert_eq!(failed.command_line, "sh -c 'echo a\\;b >&2; exit 7'");
     assert_eq!((failed.exit_code, printed(&failed)), (Some(7), "a;b".to_owned()));

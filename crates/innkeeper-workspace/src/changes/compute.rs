@@ -103,9 +103,8 @@ impl Inner {
                     let tree = root.ask(&self.git, &["rev-parse", &format!("{commit}^{{tree}}")]).await;
                     Ok((Some(tree.map_err(failed)?), Tree::Now))
                 }
-                None => {
-                    Err("this branch has no base: there is neither a remote nor a branch called main or master".into())
-                }
+                // All other branches leave this one. So its changes are those that no commit has.
+                None => Ok((Some(root.head_tree(&self.git).await.map_err(failed)?), Tree::Now)),
             },
             ChangesetSource::Session => {
                 let start = self.points(&view.session, |points| {

@@ -331,14 +331,24 @@ async fn chg02_turns_and_sessions_show_all_changes_on_disk() {
 #[tokio::test]
 async fn chg02_a_branch_is_compared_with_its_base() {
     let repository = TestRepository::new();
-    let problem = repository.compute(Branch).await.expect_err("it is the base");
-    assert!(problem.contains("no base"), "{problem}");
     repository.git(&["checkout", "--quiet", "-b", "topic"]);
     repository.write("a.txt", "1\n");
     repository.git(&["commit", "--quiet", "-am", "Topic"]);
     repository.write("new.txt", "x\n");
     assert_eq!(repository.told(Branch).await, ["M a.txt +1 -3", "A new.txt +1 -0"]);
     assert_eq!(repository.told(Uncommitted).await, ["A new.txt +1 -0"]);
+}
+
+/// VS Code shows the view of the branch by default, also on a branch that all others leave.
+#[tokio::test]
+async fn chg02_a_branch_without_a_base_is_compared_with_its_last_commit() {
+    let repository = TestRepository::new();
+    assert!(repository.told(Branch).await.is_empty());
+    repository.write("a.txt", "1\n");
+    repository.write("new.txt", "x\n");
+    assert_eq!(repository.told(Branch).await, ["M a.txt +1 -3", "A new.txt +1 -0"]);
+    repository.git(&["commit", "--quiet", "-am", "Change"]);
+    assert_eq!(repository.told(Branch).await, ["A new.txt +1 -0"]);
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ impl Host {
         }
     }
 
-    /// Announces the sessions that are no longer drafts to root subscribers.
+    /// Announces the sessions that are no longer drafts to root subscribers, and then their views of changes.
     pub(crate) fn announce_newly_listed(&mut self, cx: &mut Cx<'_>) {
         let newly_listed = self.sessions.take_newly_listed();
         if newly_listed.is_empty() {
@@ -48,6 +48,10 @@ impl Host {
         }
         for session in newly_listed {
             self.announce_added(cx, session);
+            let has_views = |session: &Session| session.state.changesets.is_some();
+            if self.sessions.get(&session).is_some_and(has_views) {
+                self.advertise_changesets(cx, session);
+            }
         }
         self.publish_active_sessions(cx);
     }

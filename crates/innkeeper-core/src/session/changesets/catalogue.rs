@@ -23,7 +23,10 @@ impl Host {
             .as_ref()
             .is_some_and(|all| !all.is_empty());
         let has_git = repository::has_repository(session.state.meta.as_ref());
-        let views = has_directories.then(|| session_views(&session.uri, has_git));
+        let views = has_directories.then(|| match session.is_draft {
+            true => draft_views(&session.uri, has_git),
+            false => session_views(&session.uri, has_git),
+        });
         if session.state.changesets != views {
             let action = SessionChangesetsChangedAction { changesets: views };
             self.commit(cx, session_id, StateAction::SessionChangesetsChanged(action), None);
@@ -52,17 +55,24 @@ impl Host {
     }
 }
 
+/// The views of a session before its first message: it has changed nothing yet. A client that lists a session only
+/// once it is announced hears of the other views afterwards.
+fn draft_views(owner: &str, has_git: bool) -> Vec<Changeset> {
+    has_git.then(|| uncommitted(owner)).into_iter().collect()
+}
+
+fn uncommitted(owner: &str) -> Changeset {
+    view(
+        owner,
+        uri::UNCOMMITTED,
+        "uncommitted",
+        "Uncommitted changes",
+        "Everything that differs from the last commit",
+    )
+}
+
 fn session_views(owner: &str, has_git: bool) -> Vec<Changeset> {
-    let mut views = Vec::new();
-    if has_git {
-        views.push(view(
-            owner,
-            uri::UNCOMMITTED,
-            "uncommitted",
-            "Uncommitted changes",
-            "Everything that differs from the last commit",
-        ));
-    }
+    let mut views = draft_views(owner, has_git);
     views.push(view(
         owner,
         uri::SESSION,

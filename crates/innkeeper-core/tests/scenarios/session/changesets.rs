@@ -171,6 +171,33 @@ fn chg01_chg02_chg03_only_available_views_are_advertised() {
     );
 }
 
+/// VS Code takes the views of a session that it lists from actions only, and lists it at `root/sessionAdded`.
+#[test]
+fn chg01_a_draft_advertises_uncommitted_changes_and_the_rest_later() {
+    let mut stage = Stage::opening(PersistedState::default(), config());
+    let conn = stage.client("c", &[ROOT]);
+    create(&mut stage, conn, Map::new());
+    stage.opened(Ok(()));
+    stage.subscribe(conn, SESSION);
+    sees(&mut stage, Some(repository()));
+    let kinds = |views: &Value| -> Vec<String> {
+        let views = views.as_array().cloned().unwrap_or_default().into_iter();
+        views
+            .map(|view| view["changeKind"].as_str().expect("a kind").to_owned())
+            .collect()
+    };
+    assert_eq!(kinds(&stage.state(SESSION)["changesets"]), ["uncommitted"]);
+    stage.inbox(conn);
+    stage.start_turn(conn, &innkeeper_core::uri::default_chat(SESSION), "t1");
+    let messages = stage.inbox(conn);
+    let position = |found: &dyn Fn(&Value) -> bool| messages.iter().position(found).expect("it was sent");
+    let added = position(&|message| message["method"] == "root/sessionAdded");
+    let changed = position(&|message| message["params"]["action"]["type"] == "session/changesetsChanged");
+    assert!(added < changed, "{messages:?}");
+    let all = ["uncommitted", "session", "branch", "turn", "compare-turns"];
+    assert_eq!(kinds(&messages[changed]["params"]["action"]["changesets"]), all);
+}
+
 #[test]
 fn chg02_only_expanded_views_of_known_turns_can_be_subscribed_to() {
     let (mut stage, conn) = stage();

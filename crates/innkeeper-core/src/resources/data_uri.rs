@@ -38,7 +38,7 @@ pub fn decode(uri: &str) -> Result<(Vec<u8>, Option<String>), &'static str> {
     Ok((bytes, Some(content_type).filter(|kind| kind.contains('/'))))
 }
 
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

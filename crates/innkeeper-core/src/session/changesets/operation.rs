@@ -3,7 +3,7 @@
 use ahp_types::actions::{ChangesetOperationStatusChangedAction, StateAction};
 use ahp_types::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ahp_types::common::StringOrMarkdown;
-use ahp_types::state::{ChangesetOperationScope, ChangesetOperationStatus, ErrorInfo, TextRange};
+use ahp_types::state::{ChangesetFile, ChangesetOperationScope, ChangesetOperationStatus, ErrorInfo, TextRange};
 use serde_json::{Map, Value};
 
 use super::{OperationError, OperationOutcome, OperationRequest, OperationTarget};
@@ -12,6 +12,7 @@ use crate::effect::ChangesCommand;
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{Command, RequestId};
+use crate::resources::data_uri::percent_decode;
 
 /// Requests about changesets.
 #[derive(Debug, Clone)]
@@ -93,7 +94,7 @@ impl Host {
             let problem = format!("this changeset has no operation {shown:?} now; its state lists those that it has");
             return Err(RpcError::invalid_params("operationId", problem));
         };
-        let (scope, target) = match &invoke.target {
+        let (scope, mut target) = match &invoke.target {
             None => (ChangesetOperationScope::Changeset, None),
             Some(ChangesetOperationTarget::Resource { resource, side }) => {
                 let target = target(resource, side.as_deref(), None)?;
@@ -117,17 +118,10 @@ impl Host {
             };
             return Err(RpcError::invalid_params("target", problem));
         }
-        if let Some(target) = &target
-            && !open.state.files.iter().any(|file| {
-                let sides = [&file.edit.before, &file.edit.after];
-                let mut sides = sides.into_iter().flatten();
-                file.id == target.resource || sides.any(|side| side.uri == target.resource)
-            })
-        {
-            return Err(RpcError::invalid_params(
-                "target.resource",
-                "is not a file of this changeset",
-            ));
+        if let Some(target) = &mut target {
+            let file = named_file(&open.state.files, &target.resource);
+            let problem = || RpcError::invalid_params("target.resource", "is not a file of this changeset");
+            target.resource = file.ok_or_else(problem)?.to_owned();
         }
         match operation.status {
             ChangesetOperationStatus::Disabled => Err(RpcError::new(
@@ -232,6 +226,29 @@ fn target(resource: &str, side: Option<&str>, range: Option<&TextRange>) -> Resu
         is_before,
         lines,
     })
+}
+
+/// The URI of a file of a changeset, as the changeset has it, for the URI by which a client names it.
+fn named_file<'a>(files: &'a [ChangesetFile], resource: &str) -> Option<&'a str> {
+    let uris = files.iter().flat_map(|file| {
+        let sides = [&file.edit.before, &file.edit.after].into_iter().flatten();
+        sides.map(|side| side.uri.as_str()).chain([file.id.as_str()])
+    });
+    let path = path_of(resource);
+    let is_same = |uri: &str| path.is_some() && path_of(uri) == path;
+    uris.clone()
+        .find(|uri| *uri == resource)
+        .or_else(|| uris.clone().find(|uri| is_same(uri)))
+}
+
+/// The path in the URI of a file, without the encoding, in which clients differ. VS Code wraps the URIs of files of a
+/// remote host, and does not unwrap them in the target of an operation.
+fn path_of(uri: &str) -> Option<Vec<u8>> {
+    let path = uri.strip_prefix("file://").or_else(|| {
+        let wrapped = uri.strip_prefix("vscode-agent-host://")?.split(['?', '#']).next()?;
+        wrapped.get(wrapped.find('/')?..)
+    });
+    percent_decode(path?)
 }
 
 fn no_changeset(uri: &str) -> RpcError {

@@ -413,6 +413,28 @@ fn chg09_chg10_chg11_an_operation_is_checked_runs_and_is_answered() {
     );
 }
 
+/// VS Code names a file of a remote host by its own URI, and encodes other characters than the host does.
+#[test]
+fn chg10_a_file_is_found_by_the_uri_that_vs_code_gives_it() {
+    let (mut stage, conn, channel) = looking();
+    computed(&mut stage, channel, vec![file("a=b c.txt", "1"), file("c", "1")]);
+    let wrapped = "vscode-agent-host://127.0.0.1__4813/srv/project/a%3Db%20c.txt?_ah%3DeyJzY2hlbWUiOiJmaWxlIn0";
+    invoke(
+        &mut stage,
+        conn,
+        "discard",
+        Some(json!({ "kind": "resource", "resource": wrapped })),
+    );
+    let requested = stage.agent.iter().rev().find_map(|effect| match effect {
+        Effect::Changes(ChangesCommand::Invoke { request, .. }) => request.target.clone(),
+        _ => None,
+    });
+    assert_eq!(
+        requested.map(|target| target.resource),
+        Some(format!("{DIRECTORY}/a=b c.txt"))
+    );
+}
+
 #[test]
 fn ses04_an_isolated_session_works_in_its_worktree() {
     let worktree = || {

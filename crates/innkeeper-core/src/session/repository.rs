@@ -119,7 +119,11 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let session_id = chat.session;
+        self.refresh_repository_of(cx, chat.session);
+    }
+
+    /// Asks to read the repository of a session and its changes again.
+    pub(crate) fn refresh_repository_of(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let session = self.sessions.get(&session_id);
         if session.is_some_and(|session| session.repository.is_some()) {
             cx.emit(RepositoryCommand::Refresh { session: session_id });

@@ -179,9 +179,9 @@ impl Host {
             Err(OperationError::Failed(problem)) => Err(RpcError::new(code::INTERNAL_ERROR, problem)),
         };
         cx.answer(conn, id, result);
-        // Every view of the session may show something else now.
+        // Every view of the session may show something else now, and so may its row in lists.
         if let Some(session) = self.parts.changesets.open.get(&channel).map(|open| open.session) {
-            self.refresh_changesets(cx, session);
+            self.refresh_repository_of(cx, session);
         }
     }
 

@@ -390,8 +390,14 @@ fn chg09_chg10_chg11_an_operation_is_checked_runs_and_is_answered() {
     );
     invoke(&mut stage, conn, "discard", None);
     stage.inbox(conn);
+    stage.agent.clear();
     let message = "1 file was set back".to_owned();
     stage.handle(done(Ok(OperationOutcome { message })).into());
+    let is_refresh = |effect: &Effect| matches!(effect, Effect::Repositories(RepositoryCommand::Refresh { .. }));
+    assert!(
+        stage.agent.iter().any(is_refresh),
+        "the row of the session shows the changes"
+    );
     let answer = stage
         .inbox(conn)
         .into_iter()

@@ -54,8 +54,26 @@ impl Inner {
             computed.notice = Some(notice);
             computed.files.truncate(MAX_FILES);
         }
-        computed.operations = operations::offered(view, &compared, &computed, self.has_discarded(&view.session)).await;
+        let is_committed = match view.source {
+            ChangesetSource::Branch => self.is_committed(&compared).await?,
+            _ => computed.files.is_empty(),
+        };
+        let has_discarded = self.has_discarded(&view.session);
+        computed.operations = operations::offered(view, &compared, &computed, is_committed, has_discarded);
         Ok(computed)
+    }
+
+    /// Whether the last commit of the first repository has everything that is in the work tree now.
+    async fn is_committed(&self, compared: &[Compared]) -> Result<bool, String> {
+        let Some(pair) = compared.first() else {
+            return Ok(true);
+        };
+        let head = pair
+            .root
+            .head_tree(&self.git)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(head == pair.after)
     }
 
     /// The trees that a view compares, by work tree.

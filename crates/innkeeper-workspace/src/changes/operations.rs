@@ -31,11 +31,12 @@ pub(crate) fn discarded_file(session_directory: &Path) -> PathBuf {
     session_directory.join("discarded").join("manifest")
 }
 
-/// The operations that are possible on a view.
-pub(crate) async fn offered(
+/// The operations that are possible on a view. Clients show the first one most prominently.
+pub(crate) fn offered(
     view: &ChangesetView,
     compared: &[Compared],
     computed: &ComputedChangeset,
+    is_committed: bool,
     has_discarded: bool,
 ) -> Vec<OfferedOperation> {
     let mut offered = Vec::new();
@@ -44,6 +45,7 @@ pub(crate) async fn offered(
     let has_git = !compared.is_empty();
     match view.source {
         ChangesetSource::Uncommitted => {
+            offered.push(commit(is_committed));
             offered.push(OfferedOperation {
                 id: "stage",
                 label: "Stage".to_owned(),
@@ -51,16 +53,6 @@ pub(crate) async fn offered(
                 scopes: FILES,
                 confirmation: None,
                 icon: "add",
-                group: "git",
-                disabled: nothing(),
-            });
-            offered.push(OfferedOperation {
-                id: "commit",
-                label: "Commit all".to_owned(),
-                description: "Commits all of these changes; hooks of the repository do not run".to_owned(),
-                scopes: WHOLE,
-                confirmation: None,
-                icon: "git-commit",
                 group: "git",
                 disabled: nothing(),
             });
@@ -77,7 +69,10 @@ pub(crate) async fn offered(
             offered.push(discard("Discard", "to the last commit", is_empty));
         }
         ChangesetSource::Session => offered.push(discard("Revert", "to the beginning of the session", is_empty)),
-        ChangesetSource::Branch => offered.push(discard("Revert", "to the base of the branch", is_empty)),
+        ChangesetSource::Branch => {
+            offered.push(commit(is_committed));
+            offered.push(discard("Revert", "to the base of the branch", is_empty));
+        }
         ChangesetSource::Turn { .. } => offered.push(OfferedOperation {
             id: "revert",
             label: "Revert turn".to_owned(),
@@ -140,6 +135,19 @@ pub(crate) async fn offered(
     offered
 }
 
+fn commit(is_committed: bool) -> OfferedOperation {
+    OfferedOperation {
+        id: "commit",
+        label: "Commit all".to_owned(),
+        description: "Commits all uncommitted changes; hooks of the repository do not run".to_owned(),
+        scopes: WHOLE,
+        confirmation: None,
+        icon: "git-commit",
+        group: "git",
+        disabled: is_committed.then(|| "nothing has changed since the last commit".to_owned()),
+    }
+}
+
 fn discard(label: &str, target: &str, is_empty: bool) -> OfferedOperation {
     OfferedOperation {
         id: "discard",
@@ -166,6 +174,14 @@ pub(crate) async fn invoke(
     if request.id == "undo" {
         return replace::undo(&session_directory).await;
     }
+    let view = match request.id == "commit" {
+        // A branch also has changes that are committed already.
+        true => ChangesetView {
+            source: ChangesetSource::Uncommitted,
+            ..view
+        },
+        false => view,
+    };
     let directories = compute::directories(&view).map_err(OperationError::Conflict)?;
     let compared = inner
         .compared(&view, &directories)

@@ -352,6 +352,41 @@ async fn chg02_a_branch_without_a_base_is_compared_with_its_last_commit() {
 }
 
 #[tokio::test]
+async fn chg11_the_uncommitted_part_of_a_branch_is_committed() {
+    let repository = TestRepository::new();
+    repository.git(&["checkout", "--quiet", "-b", "topic"]);
+    repository.write("a.txt", "1\n");
+    repository.git(&["commit", "--quiet", "-am", "Topic"]);
+    let first = |computed: ComputedChangeset| {
+        let operation = computed.operations.into_iter().next().expect("an operation");
+        (operation.id, operation.disabled.is_some())
+    };
+    assert_eq!(
+        first(repository.compute(Branch).await.expect("computed")),
+        ("commit", true)
+    );
+    // The same as on the base, so that only the last commit shows this change.
+    repository.write("a.txt", "one\ntwo\nthree\n");
+    repository.write("new.txt", "x\n");
+    assert_eq!(
+        first(repository.compute(Branch).await.expect("computed")),
+        ("commit", false)
+    );
+    repository.invoke(Branch, "commit", None).await.expect("committed");
+    assert_eq!(repository.told(Uncommitted).await, [] as [&str; 0]);
+    assert_eq!(repository.told(Branch).await, ["A new.txt +1 -0"]);
+    assert_eq!(
+        first(repository.compute(Branch).await.expect("computed")),
+        ("commit", true)
+    );
+    let nothing = repository
+        .invoke(Branch, "commit", None)
+        .await
+        .expect_err("nothing to commit");
+    assert!(matches!(nothing, OperationError::Conflict(_)), "{nothing:?}");
+}
+
+#[tokio::test]
 async fn work_trees_submodules_and_subdirectories_are_covered() {
     let repository = TestRepository::new();
     let other = repository.directory.path().join("library");
@@ -530,7 +565,10 @@ async fn chg11_discard_works_on_lines_files_and_everything() {
         .await
         .expect("a file");
     assert_eq!(repository.read("sub/b.txt").as_deref(), Some("b\n"));
-    repository.invoke(Uncommitted, "undo", None).await.expect("undone");
+    repository
+        .invoke(Uncommitted, "undo", None)
+        .await
+        .expect("undone");
     assert_eq!(repository.read("sub/b.txt").as_deref(), Some("B\n"));
     repository
         .invoke(Uncommitted, "discard", None)
@@ -538,7 +576,10 @@ async fn chg11_discard_works_on_lines_files_and_everything() {
         .expect("everything");
     assert_eq!(repository.told(Uncommitted).await, [] as [&str; 0]);
     assert!(!repository.path("new").exists());
-    repository.invoke(Uncommitted, "undo", None).await.expect("undone");
+    repository
+        .invoke(Uncommitted, "undo", None)
+        .await
+        .expect("undone");
     let told = repository.told(Uncommitted).await;
     assert_eq!(told, ["M a.txt +1 -1", "A new/c.txt +1 -0", "M sub/b.txt +1 -1"]);
 }
@@ -567,7 +608,10 @@ async fn chg11_a_turn_is_reverted_beneath_later_changes_or_not_at_all() {
         (repository.read("sub/c.txt").as_deref(), repository.read("sub/d.txt")),
         (Some("b\n"), None)
     );
-    repository.invoke(turn("t1"), "undo", None).await.expect("undone");
+    repository
+        .invoke(turn("t1"), "undo", None)
+        .await
+        .expect("undone");
     assert_eq!(repository.read("made.txt").as_deref(), Some("x\n"));
     repository.write("a.txt", &first.replace("three", "3.0"));
     let refused = repository

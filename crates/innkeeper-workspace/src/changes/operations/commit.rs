@@ -111,6 +111,10 @@ impl InRepository<'_> {
             None => suggested_message(&self.view.title),
         };
         let (names, left_out) = self.names(index);
+        if names.is_empty() {
+            let problem = "nothing has changed since the last commit".to_owned();
+            return Err(OperationError::Conflict(problem));
+        }
         // Before anything changes: without a name there is no commit.
         root.ask(git, &["var", "GIT_COMMITTER_IDENT"]).await.map_err(failed)?;
         let parent = root.ask(git, &["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok();

@@ -25,6 +25,8 @@ const ALL: &[OperationScope] = &[
 ];
 const FILES: &[OperationScope] = &[OperationScope::Changeset, OperationScope::Resource];
 const WHOLE: &[OperationScope] = &[OperationScope::Changeset];
+/// The operation that undoes the last `discard` or `revert`.
+const UNDO: &str = "undo-discard";
 
 /// The file that says what the last discarded files were.
 pub(crate) fn discarded_file(session_directory: &Path) -> PathBuf {
@@ -122,7 +124,8 @@ pub(crate) fn offered(
     }
     if has_discarded {
         offered.push(OfferedOperation {
-            id: "undo",
+            // Not "undo", which VS Code takes for a command of its own and shows with the keys of that.
+            id: UNDO,
             label: "Undo".to_owned(),
             description: "Brings the files back that were discarded or reverted last".to_owned(),
             scopes: WHOLE,
@@ -171,7 +174,7 @@ pub(crate) async fn invoke(
     request: OperationRequest,
 ) -> Result<OperationOutcome, OperationError> {
     let session_directory = inner.session_directory(&view.session);
-    if request.id == "undo" {
+    if request.id == UNDO {
         return replace::undo(&session_directory).await;
     }
     let view = match request.id == "commit" {

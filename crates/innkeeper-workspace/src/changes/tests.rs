@@ -566,7 +566,7 @@ async fn chg11_discard_works_on_lines_files_and_everything() {
         .expect("a file");
     assert_eq!(repository.read("sub/b.txt").as_deref(), Some("b\n"));
     repository
-        .invoke(Uncommitted, "undo", None)
+        .invoke(Uncommitted, "undo-discard", None)
         .await
         .expect("undone");
     assert_eq!(repository.read("sub/b.txt").as_deref(), Some("B\n"));
@@ -577,7 +577,7 @@ async fn chg11_discard_works_on_lines_files_and_everything() {
     assert_eq!(repository.told(Uncommitted).await, [] as [&str; 0]);
     assert!(!repository.path("new").exists());
     repository
-        .invoke(Uncommitted, "undo", None)
+        .invoke(Uncommitted, "undo-discard", None)
         .await
         .expect("undone");
     let told = repository.told(Uncommitted).await;
@@ -609,7 +609,7 @@ async fn chg11_a_turn_is_reverted_beneath_later_changes_or_not_at_all() {
         (Some("b\n"), None)
     );
     repository
-        .invoke(turn("t1"), "undo", None)
+        .invoke(turn("t1"), "undo-discard", None)
         .await
         .expect("undone");
     assert_eq!(repository.read("made.txt").as_deref(), Some("x\n"));
@@ -760,6 +760,6 @@ async fn without_git_the_edits_of_tools_are_shown_and_reverted() {
         (Some("one\ntwo\n"), None)
     );
     assert_eq!(repository.told(Session).await, [] as [&str; 0]);
-    repository.invoke(Session, "undo", None).await.expect("undone");
+    repository.invoke(Session, "undo-discard", None).await.expect("undone");
     assert_eq!(repository.read("a.txt").as_deref(), Some("one\n2\n3\n"));
 }

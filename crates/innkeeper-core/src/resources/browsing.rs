@@ -42,7 +42,7 @@ impl Host {
         directory.filter(|_| scope >= Scope::Drive)
     }
 
-    fn may_browse(&self, conn: ConnId) -> bool {
+    pub(super) fn may_browse(&self, conn: ConnId) -> bool {
         let scope = self.conns.get(&conn).map(|connection| connection.principal.scope);
         match self.config.resource_browsing {
             BrowsePolicy::Deny => false,

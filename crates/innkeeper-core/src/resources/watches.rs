@@ -450,8 +450,11 @@ impl Host {
     fn has_access(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
         match self.clients.get(client).map(|client| &client.presence) {
             Some(Presence::Active(transports)) => {
-                let mut reaches = transports.iter().flat_map(|conn| self.browsable_roots(cx, conn));
-                reaches.any(|reach| reach.uri == uri)
+                let mut transports = transports.iter();
+                transports.any(|conn| {
+                    let reaches = self.allowed_roots(cx, conn);
+                    self.may_browse(conn) || reaches.iter().any(|reach| reach.uri == uri)
+                })
             }
             Some(Presence::Grace(_)) => true,
             Some(Presence::Absent(_)) | None => false,

@@ -1,7 +1,9 @@
 //! Watches: a client that loses access gets no more events, and the watch ends with the last client that has access.
 
 use innkeeper_core::request::CreateSession;
-use innkeeper_core::resources::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchCommand, WatchInput, WatchSpec};
+use innkeeper_core::resources::{
+    Allow, BrowsePolicy, ChangeKind, GrantCommand, ResourceChange, WatchCommand, WatchInput, WatchSpec,
+};
 use innkeeper_core::{
     ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, ResourceCommand, Scope,
 };
@@ -12,9 +14,15 @@ use crate::harness::{SESSION, Stage, announce, error, new_session};
 const PLACE: &str = "file:///srv/project";
 const GRANTED: &str = "file:///srv/granted";
 
+/// A host whose clients watch only where they have access.
 fn stage() -> Stage {
+    with_browsing(BrowsePolicy::Deny)
+}
+
+fn with_browsing(resource_browsing: BrowsePolicy) -> Stage {
     Stage::with(CoreConfig {
         serves_resources: true,
+        resource_browsing,
         ..CoreConfig::default()
     })
 }
@@ -126,6 +134,15 @@ fn sec03_a_watch_goes_on_while_its_owner_has_another_way_to_the_place() {
     assert!(is_told(&mut stage, &watch, conn), "the chat is of that session");
     stage.unsubscribe(conn, &chat);
     assert!(is_released(&mut stage, &watch));
+}
+
+/// VS Code leaves a session when it shows another one, and watches the folder once.
+#[test]
+fn wch06_a_watch_goes_on_while_its_owner_may_browse() {
+    let mut stage = with_browsing(BrowsePolicy::Admin);
+    let (conn, watch) = watching(&mut stage, "c");
+    stage.unsubscribe(conn, SESSION);
+    assert!(is_told(&mut stage, &watch, conn));
 }
 
 #[test]

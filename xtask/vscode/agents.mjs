@@ -2,7 +2,7 @@
 
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { extname, join } from 'node:path';
+import { basename, extname, join } from 'node:path';
 import { ChatWindow } from './chat.mjs';
 
 const TYPES = {
@@ -82,6 +82,10 @@ export class AgentsWindow extends ChatWindow {
   /** The last answer in a session that is opened again: this window shows the chat that it showed last, the fork. */
   reopened = 'You wrote 4 words';
 
+  /** The web build has no terminals of its own, and without them it shows no output of commands in the chat. */
+  showsOutput = false;
+  hasChangesView = true;
+
   /** Opens the window with the address and the token of a host: all that a user has to configure. */
   async open(port, wirePort, token) {
     const host = { name: 'Innkeeper', address: `127.0.0.1:${wirePort}`, connectionToken: token };
@@ -112,29 +116,19 @@ export class AgentsWindow extends ChatWindow {
     }
     await this.shoot('folder-by-clicking');
     await this.acceptFolder();
-    await this.trustNewFolder();
   }
 
-  /** Starts a session in a folder whose path is typed. VS Code asks for trust if the folder is a new one. */
-  async openFolder(path, { isNew = true } = {}) {
+  /** Starts a session in a folder whose path is typed. */
+  async openFolder(path) {
     await this.newPage();
     await this.openFolderPicker();
-    await this.page.keyboard.press('Control+a');
-    await this.page.keyboard.type(`${path}/`, { delay: 5 });
-    await this.sleep(1500);
+    await this.typeFolder(path);
     await this.shoot('folder-by-typing');
     await this.acceptFolder();
-    if (isNew) await this.trustNewFolder();
-  }
-
-  /** This window asks for trust when a folder is chosen, and again with the first message. */
-  async trustNewFolder() {
-    await this.trustFolder();
-    this.isNewFolder = true;
   }
 
   async pickAgent(agent) {
-    await this.pick(this.page.locator('[data-onboarding-id="sessions.newSession.harnessPicker"]'), agent);
+    await this.choose(this.page.locator('[data-onboarding-id="sessions.newSession.harnessPicker"]'), agent);
   }
 
   /** Shows the page that starts a session. */
@@ -169,7 +163,59 @@ export class AgentsWindow extends ChatWindow {
   async closeDiff() {}
 
   diffLine(text) {
-    return this.page.locator('.monaco-diff-editor .view-line', { hasText: text }).first();
+    return this.page.locator('.monaco-diff-editor .view-line:visible', { hasText: text }).first();
+  }
+
+  /** Opens the changes of the last turn in the view of changes. */
+  async openTurnChanges() {
+    await this.openChanges();
+    await this.pickChanges('Last Turn Changes');
+  }
+
+  /** Opens the view of all changes, with the button above the input. */
+  async openChanges() {
+    await this.page.locator('.chat-input-container, .interactive-input-part').getByText(/^\d+ Files?$/).last().click();
+    await this.page.locator('.changes-file-list').waitFor();
+  }
+
+  async pickChanges(view) {
+    await this.choose(this.page.locator('.changes-picker-action-rich .action-label'), view);
+  }
+
+  changedFile(path) {
+    return this.page.locator('.changes-file-list .monaco-list-row', { hasText: basename(path) });
+  }
+
+  async markAsViewed() {
+    await this.page.getByText('Viewed').first().click();
+  }
+
+  async discard(path) {
+    await this.changedFile(path).hover();
+    await this.changedFile(path).locator('.codicon-discard').click();
+  }
+
+  /** Invokes an operation on all changes: the first one with its button, and the others from the menu beside it. */
+  async invokeOperation(label) {
+    const invoked = () => this.wire.requests.filter(({ method }) => method === 'invokeChangesetOperation').length;
+    const before = invoked();
+    const bar = this.page.locator('.changes-actions-bar');
+    const first = bar.locator('.monaco-text-button', { hasText: label });
+    const item = this.page.locator('.monaco-menu .action-item', { hasText: label }).first();
+    await bar.locator('.monaco-text-button').waitFor();
+    await this.until(`"${label}" to be invoked`, async () => {
+      if (await first.count()) {
+        await first.click({ timeout: 10_000 });
+      } else {
+        if (!(await item.isVisible())) await bar.locator('.monaco-dropdown-button').click({ timeout: 10_000 });
+        await item.waitFor({ timeout: 10_000 });
+        // A menu takes no clicks while it opens.
+        await this.sleep(500);
+        await item.click({ timeout: 10_000 });
+      }
+      await this.sleep(1500);
+      return invoked() > before;
+    });
   }
 
   /** The list of sessions is always there. */

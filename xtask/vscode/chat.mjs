@@ -6,10 +6,18 @@ import { join } from 'node:path';
 const INPUT = '.chat-input-container .monaco-editor:visible, .sessions-chat-editor .monaco-editor:visible';
 const RESPONSE = '.interactive-item-container.interactive-response';
 const FORM = '.chat-question-carousel-container';
+const TRUST = 'Do you trust the authors';
 
 /** The part of a text that every editor shows alike. VS Code writes U+202E out, which would turn the text around. */
 function printable(text) {
   return [...text.replaceAll('\u202e', '[U+202E]')].filter((c) => c > ' ' && c <= '~').join('');
+}
+
+/** Runs in the page: the text of an editor, whose lines are in no order. */
+function shownText(editor) {
+  const lines = [...editor.querySelectorAll('.view-line')];
+  lines.sort((one, other) => Number.parseFloat(one.style.top) - Number.parseFloat(other.style.top));
+  return lines.map((line) => line.textContent).join('');
 }
 
 /** Runs in the page: tells the script about error notifications and dialogs. */
@@ -32,12 +40,12 @@ function reportAppearances() {
 }
 
 export class ChatWindow {
-  /** Errors of the console and of the page, and error notifications that were on the screen. */
+  /** Errors of the console and of the page, and error notifications that were on the screen, each with its step. */
   errors = [];
+  /** The step that is played. */
+  step = 'open the window';
   /** Dialogs that were on the screen and that no step answered. */
   dialogs = [];
-  /** True from the choice of a folder that VS Code has not shown before until the first message there. */
-  isNewFolder = false;
   #shots = 0;
 
   constructor(name, page, directory, wire) {
@@ -46,15 +54,19 @@ export class ChatWindow {
     this.directory = directory;
     this.wire = wire;
     page.setDefaultTimeout(120_000);
-    page.on('pageerror', (error) => this.errors.push(`page error: ${error.message}`));
+    page.on('pageerror', (error) => this.#noteError(`page error: ${error.message}`));
     page.on('console', (message) => {
       // VS Code logs everything through the console: its own errors start with "ERR". The browser names the address
       // of a request that failed only as the location of its message.
       if (message.type() !== 'error') return;
       const text = message.text().replace(/%c|color: #\w+/g, '').trim();
       const address = text.startsWith('Failed to load resource') ? ` ${message.location().url}` : '';
-      this.errors.push(`console error: ${text}${address}`);
+      this.#noteError(`console error: ${text}${address}`);
     });
+  }
+
+  #noteError(text) {
+    this.errors.push({ text, step: this.step });
   }
 
   sleep(milliseconds) {
@@ -83,22 +95,25 @@ export class ChatWindow {
 
   /** Types a message and sends it. */
   async send(text) {
-    await this.clearNotifications();
-    await this.page.locator(INPUT).last().click();
-    await this.page.keyboard.press('Control+a');
-    await this.page.keyboard.type(text, { delay: 10 });
-    await this.sleep(700);
-    // The list of completions would take the Enter.
-    if (await this.page.locator('.suggest-widget.visible').count()) await this.page.keyboard.press('Escape');
     const input = this.page.locator(INPUT).last();
+    const isTyped = async () => printable(await input.evaluate(shownText, undefined, { timeout: 2000 })) === printable(text);
+    await this.until(`"${text}" in the input`, async () => {
+      await this.clearNotifications();
+      await input.click({ timeout: 30_000 });
+      await this.page.keyboard.press('Control+a');
+      await this.page.keyboard.type(text, { delay: 10 });
+      await this.sleep(700);
+      // A dialog that appeared meanwhile took a part of the text.
+      return isTyped();
+    });
     await this.until('the message to be sent', async () => {
+      // The list of completions would take the Enter.
+      if (await this.page.locator('.suggest-widget.visible').count()) await this.page.keyboard.press('Escape');
       await this.page.keyboard.press('Enter');
       await this.sleep(1000);
       // A chat that just started replaces the input that the message was typed into.
-      return !(await input.isVisible()) || !(await input.innerText()).replaceAll('\u00a0', ' ').includes(text.slice(0, 20));
+      return !(await input.isVisible()) || !(await isTyped());
     });
-    if (this.isNewFolder) await this.trustFolder();
-    this.isNewFolder = false;
   }
 
   async waitForInput() {
@@ -144,13 +159,9 @@ export class ChatWindow {
   }
 
   /** The command in the approval that is shown, or nothing. */
-  shownCommand() {
-    return this.page.evaluate(() => {
-      const shown = [...document.querySelectorAll('.chat-confirmation-message-terminal')].filter((element) => element.getBoundingClientRect().height > 0);
-      const lines = [...(shown.at(-1)?.querySelectorAll('.view-line') ?? [])];
-      lines.sort((one, other) => Number.parseFloat(one.style.top) - Number.parseFloat(other.style.top));
-      return lines.map((line) => line.textContent).join('');
-    });
+  async shownCommand() {
+    const shown = this.page.locator('.chat-confirmation-message-terminal:visible');
+    return (await shown.count()) ? shown.last().evaluate(shownText, undefined, { timeout: 2000 }) : '';
   }
 
   /** Waits for the approval of exactly this command, and answers it. */
@@ -171,7 +182,7 @@ export class ChatWindow {
   }
 
   /** Answers the only question that is shown; VS Code sends the answer with the click. */
-  async choose(option) {
+  async answer(option) {
     await this.form().locator('.chat-question-list-item', { hasText: option }).first().click();
     await this.form().waitFor({ state: 'detached' });
   }
@@ -207,9 +218,24 @@ export class ChatWindow {
     await this.page.addInitScript(reportAppearances);
   }
 
-  #appeared(kind, text) {
-    if (kind === 'dialog') this.dialogs.push(text);
-    else this.errors.push(`notification: ${text}`);
+  async #appeared(kind, text) {
+    if (kind !== 'dialog') this.#noteError(`notification: ${text}`);
+    else if (text.includes(TRUST)) await this.#trustFolder();
+    else this.dialogs.push(text);
+  }
+
+  /**
+   * Answers VS Code's question whether the user trusts a folder, as every user has to. It comes with a new folder, with
+   * the first message there, or before either, and covers everything else. The host takes no part in it.
+   */
+  async #trustFolder() {
+    try {
+      const dialog = this.page.locator('.monaco-dialog-box', { hasText: TRUST });
+      await this.shoot('trust-folder');
+      await dialog.locator('.monaco-button', { hasText: 'Trust Folder & Continue' }).click();
+    } catch (error) {
+      this.dialogs.push(`${TRUST}: ${error.message.split('\n')[0]}`);
+    }
   }
 
   /** Takes the notifications off the screen, because they cover buttons. */
@@ -228,13 +254,6 @@ export class ChatWindow {
     await this.page.locator('.monaco-dialog-box').waitFor({ state: 'detached' });
   }
 
-  /** Answers VS Code's question whether the user trusts a folder, as every user has to. The host takes no part in it. */
-  async trustFolder() {
-    await this.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' }).waitFor();
-    await this.shoot('trust-folder');
-    await this.confirmDialog('Do you trust the authors', 'Trust Folder & Continue');
-  }
-
   /** Runs a command of the command palette, once the palette shows it. */
   async command(name) {
     await this.page.keyboard.press('F1');
@@ -250,14 +269,36 @@ export class ChatWindow {
     await this.sleep(800);
   }
 
+  /** Opens the panel with a terminal of the host; VS Code itself may have others. */
+  async openTerminal() {
+    await this.command('Create New Terminal (With Profile)');
+    await this.page.locator('.quick-input-list .monaco-list-row', { hasText: 'Agent Host' }).click();
+  }
+
+  /** Puts the focus into the terminal of the panel. A new one does not always get it. */
+  async focusTerminal() {
+    await this.until('the focus in the terminal', async () => {
+      if (await this.page.evaluate(() => document.activeElement.classList.contains('xterm-helper-textarea'))) return true;
+      await this.command('Terminal: Focus Terminal');
+      return false;
+    });
+  }
+
+  /** Picks an entry of the drop-down that an element opens and that shows the choice. */
+  async choose(opener, entry) {
+    await this.until(`"${entry}" to be chosen`, async () => {
+      await this.pick(opener, entry);
+      await this.sleep(1000);
+      // VS Code drops a choice that is made before it is connected to the host.
+      return (await opener.innerText({ timeout: 5000 })).includes(entry);
+    }, 240);
+  }
+
   /** Picks an entry of the drop-down that an element opens. The entries of a host appear when it is connected. */
   async pick(opener, entry, seconds = 240) {
     const rows = this.page.locator('.action-widget .monaco-list-row');
     const row = rows.filter({ hasText: entry }).first();
-    const question = this.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' });
     await this.until(`"${entry}" in the list`, async () => {
-      // The Agents window proposes the folder of the latest session, and may ask about it before the user picks one.
-      if (await question.count()) await question.locator('.monaco-button', { hasText: 'Cancel' }).click();
       // The hover of the button that was clicked last may cover the opener.
       await this.page.mouse.move(700, 300);
       if (!(await rows.first().isVisible())) await opener.click({ timeout: 30_000 });
@@ -270,6 +311,16 @@ export class ChatWindow {
       return box;
     }, seconds);
     await this.sleep(800);
+  }
+
+  /** Types the path of a folder into the dialog, which may still fill in the path of its own. */
+  async typeFolder(path) {
+    await this.until(`${path} in the dialog`, async () => {
+      await this.page.keyboard.press('Control+a');
+      await this.page.keyboard.type(`${path}/`, { delay: 5 });
+      await this.sleep(1500);
+      return (await this.page.locator('.quick-input-widget input:visible').first().inputValue()) === `${path}/`;
+    });
   }
 
   /** Accepts the folder of the dialog. A click before the dialog has read the folder only shows what is in it. */

@@ -6,6 +6,7 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { permissionSteps } from './permissions.mjs';
+import { viewSteps } from './views.mjs';
 
 /** The answers to the form of the tour guide, which has one question of every kind. */
 const ANSWERS = {
@@ -35,7 +36,7 @@ export function agentsDay(agents, stage) {
       await agents.say('good morning', 'You wrote 2 words');
     }],
     ['pick a folder by typing, start a session and chat', async () => {
-      await agents.openFolder(stage.workspace, { isNew: false });
+      await agents.openFolder(stage.workspace);
       await startAndChat(agents);
     }],
     ...commonSteps(agents, stage),
@@ -85,12 +86,14 @@ function commonSteps(window, stage) {
       await window.until('the fork', async () => wire.actions.some(isFork));
       const fork = wire.actions.find(isFork).summary.resource;
       // VS Code shows the fork as soon as it exists, with the same conversation as before.
+      await window.until('the window to show the fork', async () => wire.requests.some(({ method, params }) => method === 'subscribe' && params.channel === fork));
       await window.sleep(3000);
       await window.say('only in the fork', 'You wrote 4 words');
       const turn = wire.actions.findLast(({ type, message }) => type === 'chat/turnStarted' && message.text === 'only in the fork');
       if (turn.channel !== fork) throw new Error(`the message went to ${turn.channel} and not to the fork ${fork}`);
       await window.shoot('fork');
     }],
+    ...viewSteps(window, stage),
     ['look at the diff of an edit', async () => {
       rmSync(join(stage.workspace, 'guests.txt'), { force: true });
       await window.newSession('scribe');
@@ -181,7 +184,7 @@ function commonSteps(window, stage) {
       if (await window.form().getByPlaceholder('Enter custom answer').count()) throw new Error('the question offers an answer that the host does not take');
       await window.shoot('trust');
       if (stage.bellEvents().length) throw new Error('the server ran before anybody allowed it');
-      await window.choose('Allow them');
+      await window.answer('Allow them');
       await window.approval().getByText('"times"').waitFor();
       await window.shoot('mcp-approval');
       await window.approve('Allow once');

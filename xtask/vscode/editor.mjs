@@ -30,6 +30,10 @@ export class EditorWindow extends ChatWindow {
   /** The last answer in a session that is opened again: this window shows the first chat of it. */
   reopened = this.clientTool.result;
 
+  showsOutput = true;
+  /** This window shows the changes of each turn only. */
+  hasChangesView = false;
+
   /** Opens the window without a folder. */
   async open(port) {
     await this.watch();
@@ -42,13 +46,10 @@ export class EditorWindow extends ChatWindow {
     await this.command('File: Open Folder...');
     const dialog = this.page.locator('.quick-input-widget');
     await dialog.getByText('Open Folder').waitFor();
-    await this.page.keyboard.press('Control+a');
-    await this.page.keyboard.type(`${path}/`, { delay: 5 });
-    await this.sleep(1500);
+    await this.typeFolder(path);
     await this.shoot('folder');
     await this.acceptFolder();
     await this.until('the folder to open', async () => new URL(this.page.url()).searchParams.get('folder') === path, 240);
-    this.isNewFolder = true;
     await this.waitForInput();
   }
 
@@ -61,7 +62,7 @@ export class EditorWindow extends ChatWindow {
   async newSession(agent) {
     await this.page.locator('.part.auxiliarybar a.codicon-plus').first().click();
     await this.sleep(1500);
-    await this.pick(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent);
+    await this.choose(this.page.locator('.chat-session-target-picker-item .action-label').last(), agent);
   }
 
   async pickPermission(level) {
@@ -84,6 +85,13 @@ export class EditorWindow extends ChatWindow {
 
   diffLine(text) {
     return this.page.locator('.editor-group-container .view-line', { hasText: text }).first();
+  }
+
+  /** Opens the diff of the file that the last turn changed. */
+  async openTurnChanges() {
+    const changes = this.responses().last().locator('.checkpoint-file-changes-summary');
+    await changes.locator('.chat-file-changes-label').click();
+    await changes.locator('.monaco-list-row').first().click();
   }
 
   async showSessions() {

@@ -29,6 +29,14 @@ const REFUSALS = [
     is: ({ method, code, params }, stage) => code === -32008 && method === 'resourceResolve' && pathInFolder(params.uri, stage) === '/guests.txt',
   },
   {
+    reason: 'VS Code looks up a file again that was discarded a moment ago.',
+    is: ({ method, code, params }, stage) => code === -32008 && method === 'resourceResolve' && /^\/notes-\w+\.txt$/.test(pathInFolder(params.uri, stage)),
+  },
+  {
+    reason: 'VS Code watches both sides of a diff. They are stored and never change, so the host has no watch for them.',
+    is: ({ method, code, params }) => code === -32008 && method === 'createResourceWatch' && params.uri.startsWith('innkeeper-content://'),
+  },
+  {
     reason: 'The Agents window shows the session that it showed last when it is loaded again, also a session that was deleted.',
     is: ({ method, code, params }, stage) =>
       code === -32001 && method === 'subscribe' && stage.wires.agents.removed.some((session) => [session, defaultChat(session)].includes(params.channel)),
@@ -129,7 +137,7 @@ export function judge(stage) {
     else unexpected.push(text);
   };
   for (const { name, errors } of stage.windows) {
-    for (const error of errors) sort(ERRORS.find(({ pattern }) => pattern.test(error)), `${name}: ${error}`);
+    for (const { text, step } of errors) sort(ERRORS.find(({ pattern }) => pattern.test(text)), `${name}: ${text} (while it should ${step})`);
   }
   for (const { name, refusals } of Object.values(stage.wires)) {
     for (const refusal of refusals) {

@@ -20,6 +20,7 @@ const failures = [];
 async function play(window, steps) {
   for (const [name, step] of steps) {
     const started = Date.now();
+    window.step = name;
     try {
       await step();
       const [dialog] = window.dialogs.splice(0);

@@ -66,8 +66,10 @@ export class Stage {
     writeFileSync(join(this.workspace, 'src/main.rs'), 'fn main() {}\n');
     const git = (...args) => execFileSync('git', ['-C', this.workspace, ...args], { stdio: 'ignore' });
     git('init', '--initial-branch=main');
+    git('config', 'user.name', 'Innkeeper');
+    git('config', 'user.email', 'innkeeper@localhost');
     git('add', '.');
-    git('-c', 'user.name=Innkeeper', '-c', 'user.email=innkeeper@localhost', 'commit', '-m', 'Open the inn');
+    git('commit', '-m', 'Open the inn');
   }
 
   /** A folder that declares an MCP server, which the session has to ask about. Each window needs its own. */

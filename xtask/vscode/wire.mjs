@@ -11,8 +11,10 @@ export class Wire {
   removed = [];
   /** Actions that the host sent, with the channel of each, in order. */
   actions = [];
+  /** Requests of the window, in order. */
+  requests = [];
   #connections = 0;
-  #requests = new Map();
+  #open = new Map();
 
   constructor(name, hostPort, logFile) {
     this.name = name;
@@ -76,11 +78,14 @@ export class Wire {
     this.#write({ client, from, message });
     const key = `${client}/${message.id}`;
     if (from === 'window') {
-      if (message.method && message.id !== undefined) this.#requests.set(key, message);
+      if (message.method && message.id !== undefined) {
+        this.#open.set(key, message);
+        this.requests.push(message);
+      }
       return;
     }
     if (message.error) {
-      const { method = 'request', params = {} } = this.#requests.get(key) ?? {};
+      const { method = 'request', params = {} } = this.#open.get(key) ?? {};
       this.refusals.push({ method, params, ...message.error });
     }
     if (message.method === 'root/sessionRemoved') this.removed.push(message.params.session);

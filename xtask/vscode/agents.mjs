@@ -213,7 +213,8 @@ export class AgentsWindow extends ChatWindow {
         await this.sleep(500);
         await item.click({ timeout: 10_000 });
       }
-      await this.sleep(1500);
+      const end = Date.now() + 10_000;
+      while (invoked() === before && Date.now() < end) await this.sleep(150);
       return invoked() > before;
     });
   }

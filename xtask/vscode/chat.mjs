@@ -149,6 +149,11 @@ export class ChatWindow {
     return this.page.locator('.chat-confirmation-widget-container:visible').last();
   }
 
+  /** Waits until the approval that is shown has a text in it. */
+  async expectApproval(text) {
+    await this.until(`the approval with ${text}`, async () => (await this.approval().innerText({ timeout: 2000 })).includes(text));
+  }
+
   /** A button of the approval that is shown, by the beginning of its text. */
   approvalButton(label) {
     return this.approval().locator('.monaco-button', { hasText: new RegExp(`^${label}`) });
@@ -184,7 +189,7 @@ export class ChatWindow {
   /** Answers the only question that is shown; VS Code sends the answer with the click. */
   async answer(option) {
     await this.form().locator('.chat-question-list-item', { hasText: option }).first().click();
-    await this.form().waitFor({ state: 'detached' });
+    await this.until('the question to be answered', async () => !(await this.form().isVisible()));
   }
 
   /** Answers the questions that are shown, by a part of their titles, and submits them. */
@@ -273,6 +278,16 @@ export class ChatWindow {
   async openTerminal() {
     await this.command('Create New Terminal (With Profile)');
     await this.page.locator('.quick-input-list .monaco-list-row', { hasText: 'Agent Host' }).click();
+  }
+
+  /** Closes the panel, which stays open if it has another terminal. */
+  async closePanel() {
+    await this.until('the panel to close', async () => {
+      if (!(await this.page.locator('.part.panel:visible').count())) return true;
+      await this.page.keyboard.press('Control+j');
+      await this.sleep(1000);
+      return false;
+    });
   }
 
   /** Puts the focus into the terminal of the panel. A new one does not always get it. */

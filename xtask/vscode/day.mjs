@@ -54,7 +54,7 @@ function commonSteps(window, stage) {
   return [
     ['approve a tool call and see its input', async () => {
       await window.send('/confirm');
-      await window.approval().getByText('"times"').waitFor();
+      await window.expectApproval('"times"');
       await window.shoot('approval');
       await window.approve('Allow once');
       await window.expectResponse('I rang the bell');
@@ -185,7 +185,7 @@ function commonSteps(window, stage) {
       await window.shoot('trust');
       if (stage.bellEvents().length) throw new Error('the server ran before anybody allowed it');
       await window.answer('Allow them');
-      await window.approval().getByText('"times"').waitFor();
+      await window.expectApproval('"times"');
       await window.shoot('mcp-approval');
       await window.approve('Allow once');
       await window.expectResponse('The bell has been rung');

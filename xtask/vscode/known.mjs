@@ -118,6 +118,10 @@ const ERRORS = [
     pattern: /^console error: ERR {2}Failed to hold the chat input model reference Error: Unable to resolve resource sessions-chat:input-\d+/,
   },
   {
+    reason: 'VS Code counts its own listeners and finds many when the editor window lists the changed files of a turn.',
+    pattern: /^console error: ERR {2}ListenerRefusalError: potential listener LEAK detected, popular$/,
+  },
+  {
     reason: 'VS Code tells extensions about the tab of a diff, which has another label a moment later.',
     pattern: /^console error: ERR {2}Invalid model for label change, rebuilding$/,
   },

@@ -39,6 +39,7 @@ export function viewSteps(window, stage) {
       await window.shoot('terminal');
       await window.command('Terminal: Kill the Active Terminal Instance');
       await window.until('the end of the shell', async () => wire.requests.slice(before).some(({ method }) => method === 'disposeTerminal'));
+      await window.closePanel();
     }],
     ['see what a turn changed', async () => {
       await edit(notes, 'the first line');

@@ -248,10 +248,11 @@ async fn wch05_lesson_14_a_listener_that_reads_nothing_costs_the_others_nothing(
     client.assert_converged().await;
 }
 
-/// A client that leaves the session of a watch gets no more changes, and the watch ends.
+/// A client that may not browse and leaves the session of a watch gets no more changes, and the watch ends.
 #[tokio::test]
 async fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session() {
-    let (_host, client) = start_with_client().await;
+    let host = HostProcess::start(options().setting("[resources]\nbrowse = \"deny\"")).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
     let (_project, uri) = project();
     let uris = client.create_session_in("files", &uri).await;
     let channel = watch(&client, json!({ "uri": uri })).await;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use ahp::{Client, ClientConfig, ClientError, ClientEventStream};
 use ahp_types::PROTOCOL_VERSION;
 use ahp_types::actions::StateAction;
-use ahp_types::commands::{Implementation, InitializeParams, InitializeResult, SubscribeParams};
+use ahp_types::commands::{
+    Implementation, InitializeParams, InitializeResult, ReconnectParams, ReconnectResult, SubscribeParams,
+};
 use ahp_types::common::ROOT_RESOURCE_URI;
 use ahp_types::errors::{ahp_error_codes, json_rpc_error_codes};
 use serde::Deserialize;
@@ -25,7 +27,7 @@ use crate::terminal::one_line;
 
 use self::pipe::Pipe;
 use self::target::Target;
-pub(crate) use self::target::is_here;
+pub use self::target::is_here;
 
 /// Timeout of connecting and of each request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,16 +74,51 @@ impl Connection {
 
     /// The same under a client id that outlives this connection.
     pub(crate) async fn open_as(dir: &DataDir, args: &ConnectArgs, client_id: String) -> Result<Self, Failure> {
+        let (connection, _) = Self::open_with_result(dir, args, client_id).await?;
+        Ok(connection)
+    }
+
+    /// The same, with everything that the host said in the handshake.
+    pub async fn open_with_result(
+        dir: &DataDir,
+        args: &ConnectArgs,
+        client_id: String,
+    ) -> Result<(Self, InitializeResult), Failure> {
+        let connection = Self::over(Self::connect(dir, args).await?, client_id);
+        let result = connection.send_initialize().await?;
+        Ok((connection, result))
+    }
+
+    /// Connects again under the same client id, and catches up with everything since `last_seen` on `subscriptions`.
+    pub async fn resume(
+        dir: &DataDir,
+        args: &ConnectArgs,
+        client_id: String,
+        last_seen: i64,
+        subscriptions: Vec<String>,
+    ) -> Result<(Self, ReconnectResult), Failure> {
+        let connection = Self::over(Self::connect(dir, args).await?, client_id.clone());
+        let params = ReconnectParams {
+            channel: ROOT_RESOURCE_URI.to_owned(),
+            meta: None,
+            client_id,
+            last_seen_server_seq: last_seen,
+            subscriptions,
+        };
+        let result = connection.request("reconnect", params).await?;
+        Ok((connection, result))
+    }
+
+    async fn connect(dir: &DataDir, args: &ConnectArgs) -> Result<Client, Failure> {
         let target = Target::find(dir, args)?;
-        let client = tokio::time::timeout(REQUEST_TIMEOUT, target.connect(client_config()))
+        tokio::time::timeout(REQUEST_TIMEOUT, target.connect(client_config()))
             .await
             .map_err(|_| {
                 Failure::new(
                     Kind::Unreachable,
                     format!("{} did not answer within 30 seconds", target.name()),
                 )
-            })??;
-        Self::initialize(client, client_id).await
+            })?
     }
 
     /// Connects to the host at the other end of a pipe: a host of this process.
@@ -89,21 +126,26 @@ impl Connection {
         let client = Client::connect(Pipe::new(pipe), client_config())
             .await
             .map_err(|error| request_failure("connect", error))?;
-        Self::initialize(client, fresh_client_id()).await
-    }
-
-    async fn initialize(client: Client, client_id: String) -> Result<Self, Failure> {
-        let events = client.events();
-        let connection = Self {
-            client,
-            events,
-            client_id,
-        };
+        let connection = Self::over(client, fresh_client_id());
         connection.send_initialize().await?;
         Ok(connection)
     }
 
-    async fn send_initialize(&self) -> Result<(), Failure> {
+    fn over(client: Client, client_id: String) -> Self {
+        let events = client.events();
+        Self {
+            client,
+            events,
+            client_id,
+        }
+    }
+
+    /// Returns the official client, and every event since before the handshake.
+    pub fn into_parts(self) -> (Client, ClientEventStream) {
+        (self.client, self.events)
+    }
+
+    async fn send_initialize(&self) -> Result<InitializeResult, Failure> {
         let params = InitializeParams {
             channel: ROOT_RESOURCE_URI.to_owned(),
             meta: None,
@@ -118,8 +160,7 @@ impl Connection {
             locale: None,
             capabilities: None,
         };
-        let _: InitializeResult = self.request("initialize", params).await?;
-        Ok(())
+        self.request("initialize", params).await
     }
 
     /// Sends a request. A failure names the method.
@@ -193,7 +234,7 @@ pub(crate) async fn dispatch(connection: &Connection, channel: &str, action: Sta
 }
 
 /// Returns the failure of a request.
-pub(crate) fn request_failure(method: &str, error: ClientError) -> Failure {
+pub fn request_failure(method: &str, error: ClientError) -> Failure {
     match error {
         // The official client reports a lost connection under this code, as if the host had responded.
         ClientError::Rpc(error)

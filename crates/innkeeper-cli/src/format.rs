@@ -3,7 +3,8 @@
 mod markdown;
 pub(crate) mod markdown_stream;
 mod state;
-pub(crate) mod tool_call;
+pub mod tool_call;
 
-pub(crate) use markdown::plain_text;
-pub(crate) use state::{event, state, status_in_words, turn};
+pub use markdown::plain_text;
+pub use state::status_in_words;
+pub(crate) use state::{event, state, turn};

@@ -10,13 +10,13 @@ pub mod connection;
 pub mod discovery;
 pub mod enablement;
 pub mod failure;
+pub mod format;
 pub mod sessions;
 pub mod terminal;
 
 mod approvals;
 mod changes;
 mod follow;
-mod format;
 mod grants;
 mod mcp;
 mod pending;

@@ -156,7 +156,7 @@ impl Target {
 }
 
 /// Returns whether an address is on this machine, so that its host has the same directories.
-pub(crate) fn is_here(url: &str) -> bool {
+pub fn is_here(url: &str) -> bool {
     match Address::parse(url) {
         Address::Unix(_) => true,
         Address::Url(url) => match url::Url::parse(&url).as_ref().map(url::Url::host) {

@@ -3,7 +3,7 @@
 use ahp_types::common::StringOrMarkdown;
 
 /// Returns a message without markdown escapes, and with the label of each link instead of the link.
-pub(crate) fn plain_text(message: &StringOrMarkdown) -> String {
+pub fn plain_text(message: &StringOrMarkdown) -> String {
     match message {
         StringOrMarkdown::Plain(text) => text.clone(),
         StringOrMarkdown::Markdown { markdown } => without_links(markdown),

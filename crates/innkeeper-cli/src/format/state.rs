@@ -12,7 +12,7 @@ use super::plain_text;
 use crate::connection::RawSnapshot;
 
 /// Describes the status bits of a session or chat.
-pub(crate) fn status_in_words(bits: u32) -> String {
+pub fn status_in_words(bits: u32) -> String {
     let status = SessionStatus::from_bits(bits);
     let activity = if status.contains(SessionStatus::InputNeeded) {
         "needs input"

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::terminal::visible;
 
 /// Formats the whole input of a call and its file changes, line by line.
-pub(crate) fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection>) -> Vec<String> {
+pub fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection>) -> Vec<String> {
     let mut lines = Vec::new();
     match input {
         Some(ToolInput::Inline(text)) => input_lines(text, &mut lines),
@@ -27,7 +27,7 @@ pub(crate) fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection
 }
 
 /// Returns why a call runs without a confirmation.
-pub(crate) fn allowed_by(meta: Option<&Map<String, Value>>) -> Option<String> {
+pub fn allowed_by(meta: Option<&Map<String, Value>>) -> Option<String> {
     let approval = meta?.get("innkeeper.approval")?;
     let text = |name: &str| approval.get(name).and_then(Value::as_str);
     match (text("rule"), text("scope"), text("setting")) {

@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use innkeeper_cli::ClientCommand;
 use innkeeper_cli::args::{CommonArgs, SessionsArgs};
 use innkeeper_cli::failure::exit_code_table;
+use innkeeper_tui::args::ChatArgs;
 
 use crate::address::ListenAddress;
 use crate::origin::Origin;
@@ -38,6 +39,11 @@ pub(crate) enum Command {
     /// Run the host until Ctrl-C; this is the default.
     #[command(after_long_help = exit_code_table())]
     Serve(ServeArgs),
+    /// Talk to agents in a full-screen client; starts a host if none runs.
+    ///
+    /// Quitting leaves the host and all turns running, and `innkeeper chat` comes back to them. F1 shows all keys.
+    #[command(after_long_help = exit_code_table())]
+    Chat(ChatArgs),
     /// List, show, export, import, delete, restore or prune sessions; lists by default.
     ///
     /// Uses the host that runs on the data directory; without one, the persisted sessions themselves.

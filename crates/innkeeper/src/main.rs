@@ -2,6 +2,7 @@
 
 mod address;
 mod banner;
+mod chat;
 mod cli;
 mod config;
 mod customizations;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => return serve::run(args),
+        Command::Chat(args) => chat::run(args)?,
         Command::Sessions(args) => sessions::run(args)?,
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,

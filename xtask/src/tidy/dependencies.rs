@@ -23,6 +23,9 @@ enum Layer {
     Sibling,
     /// The client commands: AHP clients that reach the host only through the protocol.
     Client,
+    /// The full-screen client, which shares its connection and texts with the client commands. It reaches the host only
+    /// through the protocol, too: neither it nor what it builds on may use a crate of the host.
+    Screen,
     /// The program, which wires everything together.
     Program,
     /// Benchmarks: they drive the program from outside, and measure the core and the store from inside.
@@ -42,6 +45,7 @@ impl Layer {
             Self::Base | Self::Dialects | Self::Chores => false,
             Self::Core | Self::Compat => other == Self::Dialects,
             Self::Library | Self::Client => other == Self::Base,
+            Self::Screen => matches!(other, Self::Base | Self::Client),
             Self::Host => matches!(other, Self::Base | Self::Dialects | Self::Core),
             Self::Sibling => matches!(
                 other,
@@ -50,7 +54,14 @@ impl Layer {
             Self::Testkit => matches!(other, Self::Base | Self::Dialects | Self::Core | Self::Host),
             Self::Program => matches!(
                 other,
-                Self::Base | Self::Dialects | Self::Core | Self::Host | Self::Library | Self::Sibling | Self::Client
+                Self::Base
+                    | Self::Dialects
+                    | Self::Core
+                    | Self::Host
+                    | Self::Library
+                    | Self::Sibling
+                    | Self::Client
+                    | Self::Screen
             ),
             Self::Bench => matches!(
                 other,
@@ -164,6 +175,11 @@ const TABLE: &[Row] = &[
     Row {
         name: "innkeeper-cli",
         layer: Layer::Client,
+        outside: Outside::AllBut(&["anyhow"]),
+    },
+    Row {
+        name: "innkeeper-tui",
+        layer: Layer::Screen,
         outside: Outside::AllBut(&["anyhow"]),
     },
     Row {
@@ -345,7 +361,13 @@ mod tests {
         ] {
             let bad = package("innkeeper-cli", &[(inside, None)]);
             assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
+            let bad = package("innkeeper-tui", &[(inside, None)]);
+            assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
         }
+        let good = package("innkeeper-tui", &[("innkeeper-cli", None)]);
+        assert!(refused(TABLE, &good).is_empty());
+        let bad = package("innkeeper-cli", &[("innkeeper-tui", None)]);
+        assert_eq!(refused(TABLE, &bad).len(), 1);
     }
 
     #[test]

@@ -1,0 +1,8 @@
+//! The screen without a terminal and without a host: events go in, frames and effects come out.
+
+mod approvals;
+mod connection;
+mod hostile;
+mod screens;
+mod sessions;
+mod support;

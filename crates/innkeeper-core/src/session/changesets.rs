@@ -208,18 +208,10 @@ impl ChannelPart for Changesets {
     /// Every view of the session is cleared and ends (CHG-14).
     fn session_removed(host: &mut Host, cx: &mut Cx<'_>, session: ChannelId, removal: SessionRemoval) {
         for channel in host.parts.changesets.channels_in(session) {
-            if removal == SessionRemoval::Deleted {
-                host.commit(
-                    cx,
-                    channel,
-                    StateAction::ChangesetCleared(ChangesetClearedAction {}),
-                    None,
-                );
-                if let Some(uri) = host.channels.get(channel).map(|entry| Arc::clone(&entry.uri)) {
-                    host.forget_for_good(&uri);
-                }
+            match removal {
+                SessionRemoval::Deleted => host.end_changeset(cx, channel),
+                SessionRemoval::Evicted => host.close_changeset(cx, channel),
             }
-            host.close_changeset(cx, channel);
         }
     }
 }
@@ -354,6 +346,7 @@ impl Host {
                     self.advertise_changesets(cx, channel);
                 }
             }
+            StateAction::SessionChatRemoved(removed) => self.changesets_leave(cx, channel, &removed.chat),
             StateAction::SessionWorkingDirectorySet(_)
             | StateAction::SessionWorkingDirectoryRemoved(_)
             | StateAction::SessionWorkingDirectoryReplaced(_)
@@ -381,18 +374,46 @@ impl Host {
                 .get(&channel)
                 .map(|open| open.directories.clone());
             if view.is_some_and(|view| Some(view.directories) != known) {
-                self.commit(
-                    cx,
-                    channel,
-                    StateAction::ChangesetCleared(ChangesetClearedAction {}),
-                    None,
-                );
-                let status = ChangesetStatus::Computing;
-                let action = ChangesetStatusChangedAction { status, error: None };
-                self.commit(cx, channel, StateAction::ChangesetStatusChanged(action), None);
-                self.follow_changeset(cx, channel);
+                self.restart_changeset(cx, channel);
             }
         }
+    }
+
+    /// The views of a chat that leaves its session go with it, and end with it if it is disposed (CHG-14).
+    fn changesets_leave(&mut self, cx: &mut Cx<'_>, session: ChannelId, chat: &str) {
+        let Some(chat) = self.channels.find(chat) else {
+            return never!("the chat is in memory until it has left");
+        };
+        let target = self.chats.get(&chat).map(|chat| chat.session);
+        for channel in self.parts.changesets.sorted(|open| open.chat == Some(chat)) {
+            match (target, self.parts.changesets.open.get_mut(&channel)) {
+                (Some(target), Some(open)) if target != session => {
+                    open.session = target;
+                    self.restart_changeset(cx, channel);
+                }
+                _ => self.end_changeset(cx, channel),
+            }
+        }
+    }
+
+    /// Starts a view over, because it shows other files now (CHG-14, CHG-15).
+    fn restart_changeset(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let cleared = StateAction::ChangesetCleared(ChangesetClearedAction {});
+        self.commit(cx, channel, cleared, None);
+        let status = ChangesetStatus::Computing;
+        let action = ChangesetStatusChangedAction { status, error: None };
+        self.commit(cx, channel, StateAction::ChangesetStatusChanged(action), None);
+        self.follow_changeset(cx, channel);
+    }
+
+    /// Clears a view and removes its channel for good.
+    fn end_changeset(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let cleared = StateAction::ChangesetCleared(ChangesetClearedAction {});
+        self.commit(cx, channel, cleared, None);
+        if let Some(uri) = self.channels.get(channel).map(|entry| Arc::clone(&entry.uri)) {
+            self.forget_for_good(&uri);
+        }
+        self.close_changeset(cx, channel);
     }
 
     /// Removes what was recorded for a session that is gone for good.

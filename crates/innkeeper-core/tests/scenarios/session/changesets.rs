@@ -337,6 +337,87 @@ fn chg14_chg15_a_view_is_cleared_when_its_source_moves_and_at_the_end() {
     assert_eq!(error(&answer).0, -32001, "{answer}");
 }
 
+/// A host whose agents can do everything with chats, and a second chat in the session.
+fn with_two_chats() -> (Stage, ConnId, &'static str) {
+    let chat = "ahp-chat:/second";
+    let mut stage = Stage::able(config());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, Map::new());
+    stage.opened(Ok(()));
+    stage.create_chat(conn, new_chat(SESSION, chat));
+    stage.opened(Ok(()));
+    stage.turn(conn, chat, "t1", "done");
+    (stage, conn, chat)
+}
+
+#[test]
+fn chg14_chg15_a_view_starts_over_when_its_directories_change() {
+    let (mut stage, conn, chat) = with_two_chats();
+    stage.subscribe(conn, SESSION);
+    let view = format!("{chat}/changeset/turn/t1");
+    stage.subscribe(conn, &view);
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1")]);
+    stage.inbox(conn);
+    let more = json!({ "type": "session/workingDirectorySet", "directory": "file:///srv/more" });
+    stage.dispatch(conn, SESSION, 9, more);
+    let heard = stage.action_types(conn);
+    let about_views: Vec<&String> = heard.iter().filter(|name| name.starts_with("changeset/")).collect();
+    assert_eq!(about_views, ["changeset/cleared", "changeset/statusChanged"]);
+    assert_eq!(stage.state(&view)["status"], "computing");
+    let (again, _, directories) = followed(&stage).expect("followed");
+    assert_eq!(again, channel);
+    assert_eq!(directories, [DIRECTORY, "file:///srv/more"]);
+}
+
+#[test]
+fn chg14_the_views_of_a_chat_move_and_end_with_it() {
+    let (mut stage, conn, chat) = with_two_chats();
+    let view = format!("{chat}/changeset/turn/t1");
+    let session_of = |stage: &Stage| {
+        stage.agent.iter().rev().find_map(|effect| match effect {
+            Effect::Changes(ChangesCommand::Follow { view, .. }) => Some(view.session.to_string()),
+            _ => None,
+        })
+    };
+    stage.subscribe(conn, &view);
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1")]);
+    stage.inbox(conn);
+    let moved = stage.move_chat(conn, chat, innkeeper_core::request::MoveDestination::NewSession);
+    let target = moved["result"]["session"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{moved}"))
+        .to_owned();
+    assert_eq!(session_of(&stage), Some(target.clone()), "the new session has the view");
+    let (moved_view, ..) = followed(&stage).expect("followed");
+    assert_eq!(
+        stage.state(&view)["files"],
+        json!([]),
+        "and computes it from the beginning"
+    );
+    // The view ends with its chat.
+    stage.create_chat(conn, new_chat(SESSION, "ahp-chat:/third"));
+    stage.opened(Ok(()));
+    stage.turn(conn, "ahp-chat:/third", "t2", "done");
+    let third = "ahp-chat:/third/changeset/turn/t2";
+    stage.subscribe(conn, third);
+    let (channel, ..) = followed(&stage).expect("followed");
+    computed(&mut stage, channel, vec![file("a", "1")]);
+    stage.inbox(conn);
+    stage.dispose_chat(conn, "ahp-chat:/third");
+    assert!(stage.action_types(conn).contains(&"changeset/cleared".to_owned()));
+    let is_unfollowed = |effect: &Effect| matches!(effect, Effect::Changes(ChangesCommand::Unfollow { channel: ended }) if *ended == channel);
+    assert!(stage.agent.iter().any(is_unfollowed));
+    let answer = stage.subscribe(conn, third);
+    assert_eq!(error(&answer).0, -32001, "{answer}");
+    // The moved chat's view ends with its new session.
+    computed(&mut stage, moved_view, vec![file("a", "2")]);
+    stage.inbox(conn);
+    stage.dispose(conn, &target);
+    assert!(stage.action_types(conn).contains(&"changeset/cleared".to_owned()));
+}
+
 fn invoke(stage: &mut Stage, conn: ConnId, operation: &str, target: Option<Value>) {
     let target = target.map(|target| serde_json::from_value(target).expect("a target"));
     let invoke = InvokeOperation {

@@ -5,7 +5,8 @@ use serde_json::Value;
 /// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
 pub(crate) const ACTIVITY_BITS: u32 = 0b1_1111;
 
-/// Removes exactly the fields that E-08 names: a session's activity bits and activity, a chat's title.
+/// Removes exactly the fields that E-08 names: a session's activity bits, activity and counts of
+/// annotations (ANN-07), a chat's title and changes.
 pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
     spell_numbers_alike(&mut state);
     let is_chat = state.get("turns").is_some();
@@ -13,9 +14,11 @@ pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
     if let Some(fields) = state.as_object_mut() {
         if is_chat {
             fields.remove("title");
+            fields.remove("changes");
         }
         if is_session {
             fields.remove("activity");
+            fields.remove("annotations");
             if let Some(status) = fields.get("status").and_then(Value::as_u64) {
                 fields.insert("status".to_owned(), Value::from(status & !u64::from(ACTIVITY_BITS)));
             }

@@ -1,13 +1,14 @@
 //! The files that tools of a session changed, and where their former contents are. Outside of repositories, this is
 //! all that is known about changes.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use ahp_types::state::ToolResultContent;
+use ahp_types::state::{ChangesSummary, FileEditDiffStats, ToolResultContent};
 use serde::{Deserialize, Serialize};
 
 use super::RecordedEdit;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
 /// Most edits that are remembered. The oldest are forgotten.
@@ -58,6 +59,11 @@ impl Host {
             ToolResultContent::FileEdit(edit) => Some(edit),
             _ => None,
         });
+        let lines = |count: fn(&FileEditDiffStats) -> Option<i64>| -> i64 {
+            let counts = edits.clone().filter_map(|edit| count(edit.diff.as_ref()?));
+            counts.fold(0, i64::saturating_add)
+        };
+        let (added, removed) = (lines(|diff| diff.added), lines(|diff| diff.removed));
         let edits = edits.flat_map(|edit| {
             let (before, after) = (edit.before.as_ref(), edit.after.as_ref());
             let record = |file: &str, before: Option<&str>| RecordedEdit {
@@ -85,7 +91,33 @@ impl Host {
             if is_changed {
                 self.mark_dirty(session_id);
             }
+            self.count_changes(session_id, chat_id, added, removed);
             self.refresh_changesets(cx, session_id);
         }
+    }
+
+    /// Adds the lines that a tool call changed to the summary of a chat. The entry in the session's catalogue follows; no
+    /// action carries the field of the chat's own state (E-08).
+    fn count_changes(&mut self, session_id: ChannelId, chat_id: ChannelId, added: i64, removed: i64) {
+        let (Some(session), Some(chat)) = (self.sessions.get(&session_id), self.chats.get_mut(&chat_id)) else {
+            return never!("the session and its chat are in memory");
+        };
+        let mut turns: HashMap<&str, bool> = HashMap::new();
+        let mut files: HashSet<&str> = HashSet::new();
+        for edit in session.edits.edits.iter() {
+            let model = &chat.model;
+            if *turns.entry(&edit.turn).or_insert_with(|| model.knows_turn(&edit.turn)) {
+                files.insert(&edit.file);
+            }
+        }
+        let known = chat.model.head().changes.clone().unwrap_or_default();
+        let sum = |known: Option<i64>, more: i64| Some(known.unwrap_or_default().saturating_add(more));
+        let changes = ChangesSummary {
+            additions: sum(known.additions, added),
+            deletions: sum(known.deletions, removed),
+            files: i64::try_from(files.len()).ok(),
+        };
+        chat.model.edit(|head| head.changes = Some(changes));
+        self.mark_dirty(chat_id);
     }
 }

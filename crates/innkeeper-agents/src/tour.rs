@@ -106,6 +106,16 @@ impl Agent for TourAgent {
         Ok(Some(Arc::new(mcp::NoModel)))
     }
 
+    async fn commit_message(&self, _: &TurnInput, changes: &str) -> Option<String> {
+        // The description begins with one line for each file, its name last.
+        let files: Vec<&str> = changes.lines().take_while(|line| !line.is_empty()).collect();
+        match files.as_slice() {
+            [] => None,
+            [file] => Some(format!("Change {}", file.split('\t').next_back()?)),
+            files => Some(format!("Change {} files", files.len())),
+        }
+    }
+
     async fn setting_values(&self, query: SettingQuery) -> Vec<SettingValue> {
         let typed = query.text.to_lowercase();
         let fits = |topic: &str| query.setting == "topic" && topic.contains(&typed);

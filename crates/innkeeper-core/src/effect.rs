@@ -13,7 +13,7 @@ pub use deliver::{CloseReason, Delivery, Publication, Subscriber};
 pub use journal::JournalCommand;
 pub use services::{
     BlobCommand, ChangesCommand, ChatsMoved, CompletionQuery, CompletionRequest, CustomizationCommand, McpCommand,
-    MovedChat, RepositoryCommand, ResourceCommand,
+    MessageWriter, MovedChat, RepositoryCommand, ResourceCommand,
 };
 
 use crate::ids::ConnId;

@@ -39,8 +39,8 @@ pub use config::CoreConfig;
 pub use core::{ChannelCommand, HostCore, NoCommand, NoInput, PartCommand, PartInput, PartState};
 pub use effect::{
     AgentCommand, BlobCommand, ChangesCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
-    CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MovedChat, OpenChat, PromptPlan, Publication,
-    RepositoryCommand, ResourceCommand, Subscriber, Transformer, TurnInfo, TurnStart,
+    CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MessageWriter, MovedChat, OpenChat, PromptPlan,
+    Publication, RepositoryCommand, ResourceCommand, Subscriber, Transformer, TurnInfo, TurnStart,
 };
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};

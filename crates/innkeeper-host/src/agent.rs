@@ -94,6 +94,13 @@ pub trait Agent: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Suggests the message of a commit from the changes that it makes. The settings and credentials are those of a turn
+    /// that the user of the commit would start. `None` leaves the message to the host, which takes the session's title.
+    async fn commit_message(&self, turn: &TurnInput, changes: &str) -> Option<String> {
+        let _ = (turn, changes);
+        None
+    }
+
     /// Returns the tools that the model may call in a session right now, those of ready MCP servers included. Clients
     /// show them with the session. The host calls this again when the customizations of the session change. It must
     /// return at once.

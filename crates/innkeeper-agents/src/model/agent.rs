@@ -1,5 +1,6 @@
 //! The [`Agent`] implementation and its chats.
 
+mod commit_message;
 pub(in crate::model) mod key;
 pub(in crate::model) mod models;
 pub(in crate::model) mod sampling;
@@ -190,6 +191,19 @@ impl Agent for ModelAgent {
             key,
             sampling_usage: SamplingUsage::default(),
         })))
+    }
+
+    async fn commit_message(&self, turn: &TurnInput, changes: &str) -> Option<String> {
+        let (key, _) = self.agent_state.key_for(turn).await.ok()?;
+        let model = self.agent_state.model(turn.model.as_deref(), key.as_ref()).await.ok()?;
+        let request = commit_message::request(&model, changes);
+        match self.agent_state.complete_text(&request, key.as_ref()).await {
+            Ok((answer, _)) => commit_message::parse(&answer),
+            Err(error) => {
+                tracing::debug!(kind = ?error.kind, "could not suggest the message of a commit");
+                None
+            }
+        }
     }
 
     fn session_tools(&self, session: &TurnCustomizations) -> Vec<ToolInfo> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::CommandInfo;
 use crate::customization::CustomizationSources;
+use crate::effect::TurnStart;
 use crate::ids::{ChannelId, ConnId};
 use crate::mcp::{ServersToRun, ToServer, TokenChange};
 use crate::protocol::request::RequestId;
@@ -221,6 +222,8 @@ pub enum ChangesCommand {
         view: Box<ChangesetView>,
         /// The operation.
         request: Box<OperationRequest>,
+        /// The agent that suggests a message, if the operation is a commit and has none.
+        writer: Option<Box<MessageWriter>>,
     },
     /// Make a Git worktree for a new session, and report it with `ChangesetInput::Isolated`.
     Isolate {
@@ -236,6 +239,15 @@ pub enum ChangesCommand {
         /// The session's URI.
         session: Arc<str>,
     },
+}
+
+/// The agent of a session, with everything that it needs to write the message of a commit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageWriter {
+    /// The name of the agent.
+    pub provider: String,
+    /// The settings and tokens of a turn that the client of the commit would start. There is no such turn.
+    pub start: TurnStart,
 }
 
 impl ChangesCommand {

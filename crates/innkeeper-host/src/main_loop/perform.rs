@@ -70,7 +70,7 @@ impl HostTask {
                 };
                 services.mcp.perform(handles, requests, command, parts);
             }
-            Effect::Changes(command) => services.changes.perform(handles, requests, command),
+            Effect::Changes(command) => services.changes.perform(handles, requests, agents, command),
             Effect::Repositories(command) => services.repositories.perform(handles, command),
             Effect::Resources(command) => {
                 let parts = ResourceParts {

@@ -1,5 +1,7 @@
 //! `invokeChangesetOperation` (CHG-10, CHG-11).
 
+use std::sync::Arc;
+
 use ahp_types::actions::{ChangesetOperationStatusChangedAction, StateAction};
 use ahp_types::commands::{ChangesetOperationTarget, InvokeChangesetOperationResult};
 use ahp_types::common::StringOrMarkdown;
@@ -8,11 +10,17 @@ use serde_json::{Map, Value};
 
 use super::{OperationError, OperationOutcome, OperationRequest, OperationTarget};
 use crate::core::{ChannelCommand, Cx, Host, PartCommand};
-use crate::effect::ChangesCommand;
+use crate::customization::disabled_ids;
+use crate::effect::{ChangesCommand, MessageWriter, TurnInfo, TurnStart};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{Command, RequestId};
 use crate::resources::data_uri::percent_decode;
+use crate::session::create::{directories_of, settings_of};
+
+/// The operation that commits, and the value with its message.
+const COMMIT: &str = "commit";
+const MESSAGE: &str = "message";
 
 /// Requests about changesets.
 #[derive(Debug, Clone)]
@@ -69,6 +77,11 @@ impl Host {
         let Some(view) = self.view_of(channel) else {
             return cx.answer(conn, id, Err(no_changeset(&invoke.channel)));
         };
+        let needs_message = request.id == COMMIT && !request.values.contains_key(MESSAGE);
+        let writer = match needs_message {
+            true => self.message_writer(cx, conn, channel).map(Box::new),
+            false => None,
+        };
         self.set_operation_status(cx, channel, &request.id, ChangesetOperationStatus::Running, None);
         cx.emit(ChangesCommand::Invoke {
             conn,
@@ -76,7 +89,49 @@ impl Host {
             channel,
             view: Box::new(view),
             request: Box::new(request),
+            writer,
         });
+    }
+
+    /// The agent of a view's session, as a turn of this client would use it: with the model of the latest turn.
+    fn message_writer(&self, cx: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Option<MessageWriter> {
+        let open = self.parts.changesets.open.get(&channel)?;
+        let session = self.sessions.get(&open.session)?;
+        let chat = self.chats.get(&open.chat.or_else(|| session.chats.first().copied())?)?;
+        let author = self.conns.client(conn);
+        let last = chat.model.turn_count().checked_sub(1);
+        let last = last.and_then(|last| chat.model.loaded(last));
+        let model = last.and_then(|turn| turn.message.model.as_ref());
+        let config = model.and_then(|model| model.config.clone()).unwrap_or_default();
+        let info = TurnInfo {
+            turn_id: String::new(),
+            text: String::new(),
+            attachments: Vec::new(),
+            model: model.map(|model| model.id.clone()),
+            model_settings: config.into_iter().collect(),
+            agent: None,
+            resume: false,
+            so_far: None,
+            turns_before: chat.model.turn_count(),
+            session: Arc::clone(&session.uri),
+            session_title: session.state.title.clone(),
+            working_directories: directories_of(session, chat),
+            settings: settings_of(session),
+            client_tools: Vec::new(),
+        };
+        Some(MessageWriter {
+            provider: session.state.provider.clone(),
+            start: TurnStart {
+                session: open.session,
+                info,
+                unread_chats: Vec::new(),
+                asked_by: author.cloned(),
+                calls_before: Vec::new(),
+                credentials: self.credentials_for(cx.now, session, author),
+                disabled_ids: disabled_ids(session),
+                app_request: None,
+            },
+        })
     }
 
     fn check_operation(&self, invoke: &InvokeOperation) -> Result<(ChannelId, OperationRequest), RpcError> {

@@ -3,17 +3,25 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::changesets::{ChangesetInput, ChangesetView, OperationError};
-use innkeeper_core::{ChangesCommand, ChannelId, Input};
+use innkeeper_core::{ChangesCommand, ChannelId, Input, MessageWriter};
 use tokio::sync::Notify;
 
+use crate::agent::{Agent, TurnInput};
 use crate::main_loop::Message;
+use crate::main_loop::agents::Agents;
 use crate::main_loop::handles::LoopHandles;
 use crate::main_loop::requests::RequestTickets;
 use crate::services::changes::{Changes, ChangesSink};
-use crate::services::customizations::Following;
+use crate::services::customizations::{Following, TurnCustomizations};
+
+/// How long an agent may think about the message of a commit.
+const SUGGESTION_TIME: Duration = Duration::from_secs(30);
+/// Maximum bytes of the changes that it gets to see.
+const MAX_DESCRIPTION: usize = 48 << 10;
 
 /// The views that are followed.
 pub(crate) struct FollowedChanges {
@@ -45,7 +53,13 @@ impl FollowedChanges {
         self.views.clear();
     }
 
-    pub(crate) fn perform(&mut self, handles: &LoopHandles, requests: &mut RequestTickets, command: ChangesCommand) {
+    pub(crate) fn perform(
+        &mut self,
+        handles: &LoopHandles,
+        requests: &mut RequestTickets,
+        agents: &Agents,
+        command: ChangesCommand,
+    ) {
         match command {
             ChangesCommand::Follow { channel, view } => self.follow(handles, channel, *view),
             ChangesCommand::Unfollow { channel } => drop(self.views.remove(&channel)),
@@ -54,14 +68,22 @@ impl FollowedChanges {
                 id,
                 channel,
                 view,
-                request,
+                mut request,
+                writer,
             } => {
                 let Some(open) = requests.open(handles, conn, id) else {
                     return;
                 };
                 let changes = self.changes();
+                let agent = writer.as_ref().and_then(|writer| agents.get(&writer.provider));
                 handles.tasks().spawn(async move {
                     let operation = request.id.clone();
+                    if let Some((writer, agent)) = writer.zip(agent) {
+                        let suggesting = AssertUnwindSafe(suggested_message(&*changes, &view, &*agent, *writer));
+                        if let Ok(Some(message)) = suggesting.catch_unwind().await {
+                            request.values.insert("message".to_owned(), message.into());
+                        }
+                    }
                     // To its end, even if the client disconnects: an operation that is cut off in the middle leaves
                     // files that no user asked for.
                     let doing = AssertUnwindSafe(changes.invoke(*view, *request)).catch_unwind();
@@ -120,4 +142,20 @@ impl FollowedChanges {
         };
         self.views.insert(channel, followed);
     }
+}
+
+/// The message that the agent of a session suggests for a commit. Without one, the commit gets the session's title.
+async fn suggested_message(
+    changes: &dyn Changes,
+    view: &ChangesetView,
+    agent: &dyn Agent,
+    writer: MessageWriter,
+) -> Option<String> {
+    let suggesting = async {
+        let description = changes.describe(view, MAX_DESCRIPTION).await?;
+        let turn = TurnInput::new(writer.start, TurnCustomizations::default());
+        agent.commit_message(&turn, &description).await
+    };
+    let message = tokio::time::timeout(SUGGESTION_TIME, suggesting).await.ok()??;
+    Some(message).filter(|message| !message.trim().is_empty())
 }

@@ -192,6 +192,10 @@ impl Changes for LocalChanges {
         operations::invoke(&self.inner, view, request).await
     }
 
+    async fn describe(&self, view: &ChangesetView, max_bytes: usize) -> Option<String> {
+        self.inner.describe(view, max_bytes).await
+    }
+
     async fn read(&self, session: &str, name: &str, max_bytes: usize) -> Result<Option<Content>, String> {
         self.inner.read(session, name, max_bytes).await
     }

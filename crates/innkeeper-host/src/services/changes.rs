@@ -39,7 +39,8 @@ pub trait Changes: Send + Sync + 'static {
     /// Fails with the reason. Then no file has changed.
     async fn invoke(&self, view: ChangesetView, request: OperationRequest) -> Result<OperationOutcome, OperationError>;
 
-    /// Describes the changes of a view as text for an agent, in at most `max_bytes`; `None` if that is not possible.
+    /// Describes the changes that a commit in a view would make, as text for an agent in at most `max_bytes`; `None` if that
+    /// is not possible.
     async fn describe(&self, view: &ChangesetView, max_bytes: usize) -> Option<String> {
         let _ = (view, max_bytes);
         None

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use innkeeper_host::changes::{ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, FileNote};
 use innkeeper_host::contents::content;
 
-use super::diff::{self, MAX_FILES, TreeChange, TreeEntry};
+use super::diff::{self, Extent, MAX_FILES, TreeChange, TreeEntry};
 use super::root::Root;
 use super::{Inner, Tree, edits, operations};
 use crate::uri;
@@ -38,7 +38,7 @@ impl Inner {
         let mut computed = ComputedChangeset::default();
         let mut total = 0;
         for pair in &compared {
-            let (changes, count) = self.changes_between(pair).await?;
+            let (changes, count) = self.changes_between(pair, Extent::Shown).await?;
             total += count;
             for change in changes {
                 computed.files.extend(self.shown(view, pair, &directories, change));
@@ -74,6 +74,37 @@ impl Inner {
             .await
             .map_err(|error| error.to_string())?;
         Ok(head == pair.after)
+    }
+
+    /// Describes the changes that a commit would make: the lines of `git diff --numstat`, and as much of the patch as
+    /// there is room for.
+    pub(crate) async fn describe(&self, view: &ChangesetView, max_bytes: usize) -> Option<String> {
+        // A branch also has changes that are committed already.
+        let view = ChangesetView {
+            source: ChangesetSource::Uncommitted,
+            ..view.clone()
+        };
+        let compared = self.compared(&view, &directories(&view).ok()?).await.ok()?;
+        let pair = compared.first()?;
+        let work_tree = self.work_tree(&pair.root);
+        let state = work_tree.state.lock().await;
+        let base = ["diff-tree", "-r", "--no-ext-diff", "--no-textconv", "-M"];
+        let patch = |kind: &'static str| {
+            let mut arguments = base.to_vec();
+            arguments.extend([kind, &pair.before, &pair.after]);
+            arguments
+        };
+        let (numbers, patch) = (patch("--numstat"), patch("--patch"));
+        let numbers = self.git.run(state.store().call(&pair.root), &numbers).await.ok()?;
+        // A patch that is too long for Git's own bound is left out.
+        let patch = self
+            .git
+            .run(state.store().call(&pair.root), &patch)
+            .await
+            .unwrap_or_default();
+        let (numbers, patch) = (String::from_utf8_lossy(&numbers), String::from_utf8_lossy(&patch));
+        let text = format!("{numbers}\n{patch}");
+        (!numbers.is_empty()).then(|| innkeeper_std::text::truncate(&text, max_bytes).into_owned())
     }
 
     /// The trees that a view compares, by work tree.
@@ -171,11 +202,15 @@ impl Inner {
     }
 
     /// Compares the trees of a pair.
-    pub(crate) async fn changes_between(&self, pair: &Compared) -> Result<(Vec<TreeChange>, usize), String> {
+    pub(crate) async fn changes_between(
+        &self,
+        pair: &Compared,
+        extent: Extent,
+    ) -> Result<(Vec<TreeChange>, usize), String> {
         let work_tree = self.work_tree(&pair.root);
         let mut state = work_tree.state.lock().await;
         let (store, counts) = state.parts();
-        let compared = diff::compare(&self.git, &pair.root, store, counts, &pair.before, &pair.after).await;
+        let compared = diff::compare(&self.git, &pair.root, store, counts, &pair.before, &pair.after, extent).await;
         compared.map_err(|error| format!("git cannot compare the files: {error}"))
     }
 
@@ -204,7 +239,6 @@ impl Inner {
         let lines = change.lines.filter(|_| !is_omitted);
         let note = FileNote {
             is_binary: lines.is_none() && !is_submodule,
-            is_untracked: false,
             is_symlink: has_mode(SYMLINK),
             is_omitted,
             is_submodule,

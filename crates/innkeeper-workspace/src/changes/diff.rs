@@ -54,7 +54,16 @@ impl LineCounts {
     }
 }
 
-/// Compares two trees. Returns at most [`MAX_FILES`] changes, and how many there are.
+/// The files of a comparison that are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The first [`MAX_FILES`], with their lines.
+    Shown,
+    /// All of them, without lines.
+    All,
+}
+
+/// Compares two trees. Returns the changes, and how many there are.
 pub(crate) async fn compare(
     git: &Git,
     root: &Root,
@@ -62,6 +71,7 @@ pub(crate) async fn compare(
     counts: &mut LineCounts,
     before: &str,
     after: &str,
+    extent: Extent,
 ) -> Result<(Vec<TreeChange>, usize), GitError> {
     if before == after {
         return Ok((Vec::new(), 0));
@@ -81,6 +91,9 @@ pub(crate) async fn compare(
     let raw = git.run(store.call(root), &arguments).await?;
     let mut changes = parse_raw(&raw);
     let total = changes.len();
+    if extent == Extent::All {
+        return Ok((changes, total));
+    }
     changes.truncate(MAX_FILES);
     let mut unknown = 0;
     for change in &mut changes {

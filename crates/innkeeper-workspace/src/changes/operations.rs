@@ -122,6 +122,11 @@ pub(crate) fn offered(
             disabled: None,
         });
     }
+    if let Some(notice) = &computed.notice {
+        for operation in &mut offered {
+            operation.description = format!("{}. {notice}; this is about all of them", operation.description);
+        }
+    }
     if has_discarded {
         offered.push(OfferedOperation {
             // Not "undo", which VS Code takes for a command of its own and shows with the keys of that.
@@ -142,7 +147,10 @@ fn commit(is_committed: bool) -> OfferedOperation {
     OfferedOperation {
         id: "commit",
         label: "Commit all".to_owned(),
-        description: "Commits all uncommitted changes; hooks of the repository do not run".to_owned(),
+        description:
+            "Commits all uncommitted changes, with a message that the agent suggests if the client gives none; \
+                      hooks of the repository do not run"
+                .to_owned(),
         scopes: WHOLE,
         confirmation: None,
         icon: "git-commit",

@@ -173,7 +173,6 @@ fn meta(file: &ChangedFile) -> Option<Map<String, Value>> {
     let mut add = |key: &str, value: Value| drop(meta.insert(format!("innkeeper.{key}"), value));
     for (key, holds) in [
         ("binary", file.note.is_binary),
-        ("untracked", file.note.is_untracked),
         ("symlink", file.note.is_symlink),
         ("omitted", file.note.is_omitted),
         ("submodule", file.note.is_submodule),

@@ -119,8 +119,6 @@ pub struct ChangedSide {
 pub struct FileNote {
     /// The content is not text.
     pub is_binary: bool,
-    /// Git does not know the file yet.
-    pub is_untracked: bool,
     /// The file is a symlink; its content is the target.
     pub is_symlink: bool,
     /// The content is too large to be stored: a line about it takes its place.

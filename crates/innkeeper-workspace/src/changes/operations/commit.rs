@@ -115,6 +115,7 @@ impl InRepository<'_> {
             let problem = "nothing has changed since the last commit".to_owned();
             return Err(OperationError::Conflict(problem));
         }
+        self.check_staged(root, &names).await?;
         // Before anything changes: without a name there is no commit.
         root.ask(git, &["var", "GIT_COMMITTER_IDENT"]).await.map_err(failed)?;
         let parent = root.ask(git, &["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok();
@@ -133,9 +134,32 @@ impl InRepository<'_> {
         let arguments = ["update-ref", "-m", &reason, "HEAD", &commit, &expected];
         root.ask(git, &arguments).await.map_err(failed)?;
         let short: String = commit.chars().take(10).collect();
+        let is_elsewhere = |file: &&OperationFile| file.pair != Some(index);
+        let elsewhere = self.files.iter().filter(is_elsewhere).count();
         Ok(OperationOutcome {
-            message: format!("Committed {short}: {title}{}.", left_out_note(left_out)),
+            message: format!(
+                "Committed {short}: {title}{}{}.",
+                left_out_note(left_out),
+                elsewhere_note(elsewhere)
+            ),
         })
+    }
+
+    /// A commit has what the view shows and nothing else: refuses while other files are staged.
+    async fn check_staged(&self, root: &Root, names: &[Vec<u8>]) -> Result<(), OperationError> {
+        let git = &self.inner.git;
+        let head = root.head_tree(git).await.map_err(failed)?;
+        let arguments = ["diff-index", "--cached", "--name-only", "-z", head.as_str()];
+        let call = GitCall::new(&root.path, &root.settings);
+        let staged = git.run(call, &arguments).await.map_err(failed)?;
+        let mut staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        match staged.find(|name| names.binary_search_by(|known| known.as_slice().cmp(name)).is_err()) {
+            None => Ok(()),
+            Some(other) => Err(OperationError::Conflict(format!(
+                "{} is staged and is not among these changes; commit or unstage it with git first",
+                String::from_utf8_lossy(other)
+            ))),
+        }
     }
 
     /// Creates a branch at the current commit and switches to it. No file changes.
@@ -264,6 +288,14 @@ fn left_out_note(count: usize) -> String {
         0 => String::new(),
         1 => "; 1 file is too large and was left out".to_owned(),
         count => format!("; {count} files are too large and were left out"),
+    }
+}
+
+fn elsewhere_note(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; 1 file in another repository was left out".to_owned(),
+        count => format!("; {count} files in other repositories were left out"),
     }
 }
 

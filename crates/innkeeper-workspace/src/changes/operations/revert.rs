@@ -8,7 +8,7 @@ use innkeeper_host::contents::content::ContentUri;
 
 use super::replace::{FileContent, Replacement};
 use crate::changes::compute::{Compared, full_path};
-use crate::changes::diff::TreeEntry;
+use crate::changes::diff::{Extent, TreeEntry};
 use crate::changes::{Inner, edits};
 use crate::git::GitCall;
 use crate::uri;
@@ -54,7 +54,10 @@ pub(super) async fn files(
 ) -> Result<Vec<OperationFile>, OperationError> {
     let mut files = Vec::new();
     for (index, pair) in compared.iter().enumerate() {
-        let (changes, _) = inner.changes_between(pair).await.map_err(OperationError::Conflict)?;
+        let (changes, _) = inner
+            .changes_between(pair, Extent::All)
+            .await
+            .map_err(OperationError::Conflict)?;
         let side = |entry: &TreeEntry| Side {
             path: full_path(&pair.root, entry),
             name: entry.path.clone(),

@@ -147,6 +147,11 @@ impl HostCore {
         self.host.capture(channel)
     }
 
+    /// The URI of a channel.
+    pub fn channel_uri(&self, channel: ChannelId) -> Option<&str> {
+        Some(&self.host.channels.get(channel)?.uri)
+    }
+
     /// The id that the next channel gets; none below it is ever given out again.
     pub fn next_channel(&self) -> u64 {
         self.host.channels.next()

@@ -5,6 +5,7 @@
 
 mod agents;
 mod answers;
+mod changes;
 mod customizations;
 mod mutator;
 mod restarts;
@@ -127,6 +128,16 @@ pub enum Mutation {
     LeaveProcess,
     /// Output that a client cleared is drawn again for clients that come later.
     DrawClearedOutput,
+    /// A view is computed for ever, though no client looks at it.
+    LoseUnfollow,
+    /// An operation on a view is not carried out, and its request stays without an answer.
+    LoseOperation,
+    /// A view shows the former content of a changed file.
+    MissChange,
+    /// Subscribers do not get an annotation.
+    HideAnnotation,
+    /// Subscribers do not see that a file was reviewed.
+    HideReview,
 }
 
 impl Mutation {
@@ -191,5 +202,14 @@ impl Mutation {
         Self::ShowAppsToAll,
         Self::HearOldServers,
         Self::LoseServers,
+    ];
+
+    /// Those about changesets and annotations.
+    pub const CHANGES: [Self; 5] = [
+        Self::LoseUnfollow,
+        Self::LoseOperation,
+        Self::MissChange,
+        Self::HideAnnotation,
+        Self::HideReview,
     ];
 }

@@ -7,6 +7,7 @@
 
 mod agent;
 mod approvals;
+mod changes;
 mod checks;
 mod choices;
 mod client;
@@ -36,6 +37,7 @@ use innkeeper_core::{
 
 use self::agent::Agent;
 use self::approvals::Approvals;
+use self::changes::KnownViews;
 use self::checks::pending_messages::AllowedLoss;
 use self::client::connection::Connection;
 use self::client::decoding::Decoder;
@@ -133,6 +135,7 @@ pub struct Sim {
     servers: KnownServers,
     /// The service of terminals, in runs that have some.
     terminals: Option<SimTerminals>,
+    views: KnownViews,
     /// The calls that must get the token that a client just sent.
     tokens_due: Vec<(String, String)>,
     /// Whether the current input is only a tick.
@@ -187,6 +190,7 @@ impl Sim {
             customizations: KnownCustomizations::default(),
             servers: KnownServers::default(),
             terminals: None,
+            views: KnownViews::default(),
             tokens_due: Vec::new(),
             ticking: false,
             silence_limit_ms,
@@ -296,11 +300,11 @@ impl Sim {
                 Some(terminals) => terminals.perform(command),
                 None => Ok(()),
             },
+            Effect::Changes(command) => self.views.perform(command),
             // Records are persisted already, and the simulator has no files.
             Effect::Persist(_)
             | Effect::Blobs(_)
             | Effect::Completions(_)
-            | Effect::Changes(_)
             | Effect::Repositories(_)
             | Effect::Resources(_) => Ok(()),
         }

@@ -34,6 +34,7 @@ impl Mutator {
         }
         self.believe_old_servers(&mut input);
         self.bend_terminal_input(&mut input, conns);
+        self.miss_change(&mut input);
         match &mut input {
             Input::Agent {
                 chat,
@@ -80,7 +81,11 @@ impl Mutator {
     }
 
     fn agent_effect(&mut self, mut effect: Effect, bent: &mut Vec<Effect>) {
-        if self.loses(&mut effect) || self.loses_servers(&effect) || self.loses_terminal_command(&effect) {
+        let is_lost = self.loses(&mut effect)
+            || self.loses_servers(&effect)
+            || self.loses_terminal_command(&effect)
+            || self.loses_changes(&effect);
+        if is_lost {
             return;
         }
         match &mut effect {

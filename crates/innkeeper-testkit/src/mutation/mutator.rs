@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Mutation;
 use super::agents::AgentMemory;
 use super::answers::{Memory, ReconnectRequest};
+use super::changes::ReportedFiles;
 use super::servers::ServerStarts;
 use super::terminals::TerminalClears;
 use crate::sim::{Connections, Item};
@@ -30,6 +31,8 @@ pub struct Mutator {
     pub(super) starts: ServerStarts,
     /// Its knowledge of terminals.
     pub(super) clears: TerminalClears,
+    /// Its knowledge of views.
+    pub(super) reported: ReportedFiles,
     memory: Memory,
     /// Connections that unsubscribed and still listen.
     strays: Vec<(ConnId, String)>,
@@ -47,6 +50,7 @@ impl Mutator {
             dealings: AgentMemory::default(),
             starts: ServerStarts::default(),
             clears: TerminalClears::default(),
+            reported: ReportedFiles::default(),
             memory: Memory::default(),
             strays: Vec::new(),
             held: BTreeMap::new(),
@@ -100,7 +104,7 @@ impl Mutator {
         {
             return;
         }
-        if self.hides(frame) {
+        if self.hides(frame) || self.hides_part(frame) {
             return;
         }
         let skipped = self.strikes(Mutation::DropPublish) && !audience.is_empty();

@@ -28,6 +28,7 @@ impl Sim {
     pub(super) fn quiet(&mut self) -> Result<(), Violation> {
         self.note(|| "quiet".to_owned());
         self.settle_terminals()?;
+        self.operations_end()?;
         self.read_everything()?;
         // Announcements of summaries are still due; each may make others due.
         let mut rounds = 0;
@@ -79,6 +80,7 @@ impl Sim {
                 .map(|(head, history)| (&**head, history.as_slice()))
                 .collect();
             derived::check(uri, &session, &parts)?;
+            self.check_annotations(uri)?;
         }
         self.check_customizations()
     }

@@ -135,6 +135,7 @@ impl Sim {
         if let Some(terminals) = &mut self.terminals {
             terminals.restart();
         }
+        self.views.restart();
         self.mutator = Mutator::new(None);
         let recovered = self.inspect(&journal)?;
         recovered::check(&truth, &recovered)?;

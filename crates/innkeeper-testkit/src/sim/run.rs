@@ -31,6 +31,8 @@ pub struct RunOptions {
     pub journal_bug: Option<JournalBug>,
     /// Whether the wall clock is set again and again (F8).
     pub jumps: bool,
+    /// Whether clients look at changesets and annotations.
+    pub changes: bool,
     /// The versions of older clients, two of which take part in a run; empty means none.
     pub older: &'static [NewOlderMirror],
     /// The bug to seed into the translation for older clients, if any.
@@ -47,6 +49,7 @@ impl RunOptions {
         restarts: false,
         journal_bug: None,
         jumps: false,
+        changes: false,
         older: &[],
         translation_bug: None,
         terminals: false,
@@ -93,6 +96,7 @@ fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
     let mut choices = Choices::new(bytes);
     let clients = 2 + choices.below(4);
     let mut config = config(&mut choices);
+    config.serves_changes = options.changes;
     if options.restarts {
         if choices.one_in(2) {
             config.idle_session_ms = 300;
@@ -133,6 +137,9 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
         if options.terminals && choices.one_in(2) {
             sim.operate_terminals(choices)?;
         }
+        if options.changes && choices.one_in(2) {
+            sim.operate_changes(choices)?;
+        }
         sim.operate(choices)?;
         operations += 1;
     }
@@ -163,6 +170,7 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
     }
     sim.advance(sim.grace_ms)?;
     sim.check_members()?;
+    sim.check_nothing_followed()?;
     let seqs = sim.core.seq().0;
     sim.tally.insert("sequence numbers", seqs);
     Ok(Outcome {

@@ -90,6 +90,32 @@ const RESTARTS: RunOptions = RunOptions {
     ..RunOptions::PLAIN
 };
 
+/// Views and annotations converge like every other channel, and nothing is computed for clients that have left (CHG,
+/// ANN).
+#[test]
+fn chg_ann_clients_of_changesets_and_annotations_converge() {
+    let plain = RunOptions {
+        changes: true,
+        ..RunOptions::default()
+    };
+    let restarts = RunOptions {
+        changes: true,
+        ..RESTARTS
+    };
+    for (options, seeds) in [(plain, seeds() / 4), (restarts, seeds() / 20)] {
+        let tally = run_seeds(seeds, options);
+        check_variety(&tally, seeds, VARIETY_OF_CHANGES);
+    }
+}
+
+/// The same for views and annotations.
+const VARIETY_OF_CHANGES: &[(&str, u64)] = &[
+    ("views computed", 200),
+    ("operations invoked", 100),
+    ("reviews", 100),
+    ("annotations", 500),
+];
+
 /// Order, timeouts and persistence follow the monotonic clock, and every client converges, also after a restart (P15).
 #[test]
 fn f8_p15_hosts_converge_while_their_wall_clock_is_set() {

@@ -43,6 +43,15 @@ fn trm02_trm06_trm18_every_seeded_bug_of_terminals_is_found() {
 }
 
 #[test]
+fn every_seeded_bug_of_changesets_and_annotations_is_found() {
+    every_bug_is_found(&Mutation::CHANGES, |mutation| RunOptions {
+        mutation: Some(mutation),
+        changes: true,
+        ..RunOptions::default()
+    });
+}
+
+#[test]
 fn p1_p4_p5_every_seeded_bug_of_a_journal_is_found() {
     every_bug_is_found(&JournalBug::ALL, |journal_bug| RunOptions {
         restarts: true,

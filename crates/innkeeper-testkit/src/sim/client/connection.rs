@@ -81,7 +81,11 @@ impl Connection {
     pub fn claim(&self, terminal: &str) -> Option<&TerminalClaim> {
         match self.mirror.channels.get(terminal)? {
             Mirrored::Terminal(state) => Some(&state.claim),
-            Mirrored::Root(_) | Mirrored::Session(_) | Mirrored::Chat(_) => None,
+            Mirrored::Root(_)
+            | Mirrored::Session(_)
+            | Mirrored::Chat(_)
+            | Mirrored::Changeset(_)
+            | Mirrored::Annotations(_) => None,
         }
     }
 
@@ -209,6 +213,7 @@ impl Connection {
                 PendingRequest::Subscribe { exists: false, .. }
                 | PendingRequest::Lifecycle
                 | PendingRequest::Initialize
+                | PendingRequest::Operation
                 | PendingRequest::Move => Ok(None),
                 // A read-only host refuses every change (P14).
                 PendingRequest::Authenticate { .. } if self.read_only && code == Some(-32603) => Ok(None),
@@ -231,6 +236,10 @@ impl Connection {
             PendingRequest::Move => match result["session"].as_str() {
                 Some(_) => Ok(None),
                 None => Err(Violation::new(format!("moveChat answers {result} (CHT-16)"))),
+            },
+            PendingRequest::Operation => match result["message"].as_str() {
+                Some(_) => Ok(None),
+                None => Err(Violation::new(format!("an operation answers {result} (CHG-11)"))),
             },
             // The turns came before (PAGE-01).
             PendingRequest::Turns { .. } => match &result {

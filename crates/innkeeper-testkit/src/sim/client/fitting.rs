@@ -17,7 +17,7 @@ impl Mirrored {
                     .then_some("it has no id (SES-18)"),
                 _ => None,
             },
-            Self::Root(_) | Self::Terminal(_) => None,
+            Self::Root(_) | Self::Changeset(_) | Self::Annotations(_) | Self::Terminal(_) => None,
         }
     }
 }

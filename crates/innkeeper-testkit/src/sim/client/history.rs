@@ -46,7 +46,11 @@ impl Sim {
         // Mostly where there is something left to fetch.
         let cursor_of = |mirrored: &Mirrored| match mirrored {
             Mirrored::Chat(chat) => Some(chat.turns_next_cursor.clone()),
-            Mirrored::Root(_) | Mirrored::Session(_) | Mirrored::Terminal(_) => None,
+            Mirrored::Root(_)
+            | Mirrored::Session(_)
+            | Mirrored::Changeset(_)
+            | Mirrored::Annotations(_)
+            | Mirrored::Terminal(_) => None,
         };
         let chats = connection.mirror.channels.iter();
         let chats: Vec<(String, Option<String>)> = chats

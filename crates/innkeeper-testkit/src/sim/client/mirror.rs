@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahp::reducers::{
-    ReduceOutcome, apply_action_to_chat, apply_action_to_root, apply_action_to_session, apply_action_to_terminal,
+    ReduceOutcome, apply_action_to_annotations, apply_action_to_changeset, apply_action_to_chat, apply_action_to_root,
+    apply_action_to_session, apply_action_to_terminal,
 };
 use ahp_types::actions::StateAction;
-use ahp_types::state::{ChatState, ResponsePart, RootState, SessionState, SnapshotState, TerminalState, ToolCallState};
+use ahp_types::state::{
+    AnnotationsState, ChangesetState, ChangesetStatus, ChatState, ResponsePart, RootState, SessionState, SnapshotState,
+    TerminalState, ToolCallState,
+};
 use innkeeper_core::PartState;
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::Value;
@@ -43,6 +47,10 @@ pub enum Mirrored {
     Chat(Box<ChatState>),
     /// A terminal.
     Terminal(Box<TerminalState>),
+    /// A view of changes.
+    Changeset(Box<ChangesetState>),
+    /// The annotations of a session.
+    Annotations(Box<AnnotationsState>),
 }
 
 impl Mirrored {
@@ -51,6 +59,8 @@ impl Mirrored {
         match state {
             SnapshotState::Root(state) => Ok(Self::Root(state)),
             SnapshotState::Session(state) => Ok(Self::Session(state)),
+            SnapshotState::Changeset(state) => Ok(Self::Changeset(state)),
+            SnapshotState::Annotations(state) => Ok(Self::Annotations(state)),
             SnapshotState::Chat(mut state) => {
                 read_auth_required(&mut state);
                 match says_unknown(&state) {
@@ -74,6 +84,8 @@ impl Mirrored {
             Self::Session(state) => apply_action_to_session(state, action),
             Self::Chat(state) => apply_action_to_chat(state, action),
             Self::Terminal(state) => apply_action_to_terminal(state, action),
+            Self::Changeset(state) => apply_action_to_changeset(state, action),
+            Self::Annotations(state) => apply_action_to_annotations(state, action),
         }
     }
 
@@ -81,7 +93,7 @@ impl Mirrored {
     pub fn active_turn(&self) -> Option<&str> {
         match self {
             Self::Chat(state) => state.active_turn.as_ref().map(|turn| turn.id.as_str()),
-            Self::Root(_) | Self::Session(_) | Self::Terminal(_) => None,
+            Self::Root(_) | Self::Session(_) | Self::Changeset(_) | Self::Annotations(_) | Self::Terminal(_) => None,
         }
     }
 
@@ -93,21 +105,26 @@ impl Mirrored {
             (Self::Session(mine), State::Session(host)) => {
                 let differs = (mine.status ^ host.status) & !ACTIVITY_BITS;
                 let status = std::mem::replace(&mut mine.status, host.status);
+                let counts = std::mem::replace(&mut mine.annotations, host.annotations.clone());
                 let equal = differs == 0 && **mine == **host;
-                mine.status = status;
+                (mine.status, mine.annotations) = (status, counts);
                 equal
             }
             (Self::Chat(mine), State::Chat(head, history, _)) => {
                 let title = std::mem::replace(&mut mine.title, head.title.clone());
+                let changes = std::mem::replace(&mut mine.changes, head.changes.clone());
                 let turns: Vec<_> = history.in_memory().cloned().collect();
                 let same_turns = is_end_of(mine, &turns);
                 let turns = std::mem::take(&mut mine.turns);
                 let cursor = mine.turns_next_cursor.take();
                 let equal = same_turns && **mine == **head;
                 (mine.title, mine.turns, mine.turns_next_cursor) = (title, turns, cursor);
+                mine.changes = changes;
                 equal
             }
             (Self::Terminal(mine), State::Part(PartState::Terminal(host))) => is_same(mine, host),
+            (Self::Changeset(mine), State::Part(PartState::Changeset(host))) => **mine == **host,
+            (Self::Annotations(mine), State::Part(PartState::Annotations(host))) => **mine == **host,
             _ => false,
         }
     }
@@ -119,6 +136,8 @@ impl Mirrored {
             Self::Session(state) => serde_json::to_value(state),
             Self::Chat(state) => serde_json::to_value(state),
             Self::Terminal(state) => return comparable_terminal(state),
+            Self::Changeset(state) => serde_json::to_value(state),
+            Self::Annotations(state) => serde_json::to_value(state),
         };
         without_unannounced_fields(value.unwrap_or_default())
     }
@@ -142,6 +161,12 @@ fn read_auth_required(chat: &mut ChatState) {
 /// A snapshot and a mirror without everything of a chat that no snapshot of 0.9 shows: the flags of its status, and the
 /// members that are new in 1.0. A client of 0.9 ignores the actions that change them; this mirror folds them.
 pub fn as_0_9(mut snapshot: Snapshot, mirrored: &mut Mirrored) -> Snapshot {
+    if let State::Part(PartState::Changeset(changeset)) = &mut snapshot.state
+        && changeset.status == ChangesetStatus::Recomputing
+    {
+        // CHG-05.
+        Arc::make_mut(changeset).status = ChangesetStatus::Computing;
+    }
     if let (State::Chat(head, ..), Mirrored::Chat(mine)) = (&mut snapshot.state, mirrored) {
         for chat in [Arc::make_mut(head), &mut **mine] {
             chat.status &= ACTIVITY_BITS;

@@ -34,6 +34,8 @@ pub enum PendingRequest {
     List,
     /// `moveChat`.
     Move,
+    /// `invokeChangesetOperation`.
+    Operation,
     /// `fetchTurns`, and whether nothing is wrong with it.
     Turns {
         /// Whether it has to succeed.

@@ -5,6 +5,7 @@ use ahp_types::state::{ChatOrigin, SideChatSelection};
 use innkeeper_core::request::CreateChat;
 use innkeeper_core::{Command, ConnId, uri};
 
+use crate::sim::changes::is_part;
 use crate::sim::client::queue::Marker;
 use crate::sim::client::requests::PendingRequest;
 use crate::sim::operations::{DIRECTORY, SESSIONS, any_channel};
@@ -97,10 +98,18 @@ impl Sim {
     /// No connection may get actions of removed channels (SUB-19). Returns how many there are.
     pub(in crate::sim) fn forget_gone(&mut self, before: &[String]) -> usize {
         let gone = before.iter().filter(|uri| self.snapshot(uri).is_none());
-        let gone: Vec<String> = gone.cloned().collect();
+        let mut gone: Vec<String> = gone.cloned().collect();
         if gone.is_empty() {
             return 0;
         }
+        let count = gone.len();
+        // Views and annotations go with their session or chat.
+        let parts = self
+            .conns
+            .values()
+            .flat_map(|connection| &connection.host_subscriptions);
+        let parts = parts.filter(|uri| is_part(uri) && self.core.snapshot(uri).is_none());
+        gone.extend(parts.cloned().collect::<std::collections::BTreeSet<_>>());
         self.gone_for_older(&gone);
         let all: Vec<ConnId> = self.conns.keys().copied().collect();
         for conn in all {
@@ -109,7 +118,7 @@ impl Sim {
             }
             self.mark(conn, Marker::Gone(gone.clone()));
         }
-        gone.len()
+        count
     }
 
     /// Where a new chat may come from: a turn of some chat, running or completed, or one of neither.

@@ -26,7 +26,7 @@ pub fn about_a_call(connection: &Connection, choices: &mut Choices<'_>) -> Optio
             let waits = session.input_needed.into_iter().flatten();
             waits.filter_map(call_of_wait).collect()
         }
-        Mirrored::Root(_) | Mirrored::Terminal(_) => Vec::new(),
+        Mirrored::Root(_) | Mirrored::Changeset(_) | Mirrored::Annotations(_) | Mirrored::Terminal(_) => Vec::new(),
     };
     // Mostly one that waits for something, and one's own before others.
     let is_mine = |seen: &VisibleCall| owner_of(&seen.call) == Some(connection.client_id.as_str());
@@ -63,7 +63,7 @@ fn any_view(connection: &Connection, choices: &mut Choices<'_>) -> Option<Mirror
     let is_busy = |mirrored: &Mirrored| match mirrored {
         Mirrored::Chat(chat) => chat.active_turn.is_some(),
         Mirrored::Session(session) => session.input_needed.is_some(),
-        Mirrored::Root(_) | Mirrored::Terminal(_) => false,
+        Mirrored::Root(_) | Mirrored::Changeset(_) | Mirrored::Annotations(_) | Mirrored::Terminal(_) => false,
     };
     let channels = connection.mirror.channels.iter();
     let busy: Vec<&String> = channels
@@ -248,7 +248,7 @@ pub fn to_a_question(connection: &Connection, choices: &mut Choices<'_>) -> Opti
             });
             asked.collect()
         }
-        Mirrored::Root(_) | Mirrored::Terminal(_) => Vec::new(),
+        Mirrored::Root(_) | Mirrored::Changeset(_) | Mirrored::Annotations(_) | Mirrored::Terminal(_) => Vec::new(),
     };
     let (chat, request) = choices.pick(&asked)?;
     let questions = request.questions.as_deref().unwrap_or_default();

@@ -1,5 +1,10 @@
 //! Changesets, annotations and isolated sessions of the real program, with real Git and the published client.
 
+mod annotations;
+mod faults;
+mod operations;
+mod views;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +12,7 @@ use std::time::{Duration, Instant};
 use ahp::reducers::apply_action_to_changeset;
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChangesetFile, ChangesetState, ChangesetStatus};
-use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::official::{OfficialClient, SessionUris};
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -76,7 +81,7 @@ impl<'a> Changeset<'a> {
     async fn until(&mut self, what: &str, holds: impl Fn(&ChangesetState) -> bool) -> &ChangesetState {
         let begun = Instant::now();
         while !holds(&self.state) {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {:?}", self.state);
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}: {:?}", self.state);
             tokio::time::sleep(Duration::from_millis(20)).await;
             let actions = self.client.view().actions_on(&self.uri);
             for action in actions.into_iter().skip(self.applied) {
@@ -115,6 +120,23 @@ impl<'a> Changeset<'a> {
             Err(_) => Err(self.client.refused("invokeChangesetOperation", params).await),
         }
     }
+}
+
+/// A turn of the tour that adds a line to a file, with the user's approval.
+async fn edit(client: &OfficialClient, uris: &SessionUris, turn: &str, words: &str) {
+    approved(client, uris, turn, &format!("/edit {words}")).await;
+}
+
+/// A turn of the tour that asks once, and gets the user's approval.
+async fn approved(client: &OfficialClient, uris: &SessionUris, turn: &str, text: &str) {
+    client.start_turn(&uris.chat, turn, text).await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": true })).await;
+    client.turn_end(&uris.chat, turn).await;
+}
+
+async fn read(client: &OfficialClient, content: &str) -> Value {
+    ask(client, "resourceRead", json!({ "uri": content })).await
 }
 
 fn lines_of(file: &ChangesetFile) -> (String, i64, i64) {

@@ -53,7 +53,7 @@ async fn chg09_chg10_chg11_discarded_lines_files_and_everything_come_back() {
     assert_eq!(text("lines.txt"), Some(lines.replace("\n3\n", "\nthree\n")));
     view.shows(&[("a.txt", 1, 1), ("lines.txt", 1, 1), ("new.txt", 1, 0)])
         .await;
-    view.invoke("undo", json!({})).await.expect("undone");
+    view.invoke("undo-discard", json!({})).await.expect("undone");
     assert_eq!(text("lines.txt"), Some(changed.clone()));
     view.shows(&all).await;
     // A file.
@@ -61,7 +61,7 @@ async fn chg09_chg10_chg11_discarded_lines_files_and_everything_come_back() {
     view.invoke("discard", target).await.expect("discarded");
     assert_eq!(text("new.txt"), None);
     view.shows(&all[..2]).await;
-    view.invoke("undo", json!({})).await.expect("undone");
+    view.invoke("undo-discard", json!({})).await.expect("undone");
     assert_eq!(text("new.txt").as_deref(), Some("new\n"));
     // Everything.
     view.shows(&all).await;
@@ -77,7 +77,7 @@ async fn chg09_chg10_chg11_discarded_lines_files_and_everything_come_back() {
         code == -32011 && message.contains("nothing has changed"),
         "{code} {message}"
     );
-    view.invoke("undo", json!({})).await.expect("undone");
+    view.invoke("undo-discard", json!({})).await.expect("undone");
     view.shows(&all).await;
     assert_eq!(text("lines.txt"), Some(changed));
     // A target of the wrong kind, and a file that is not in the view.

@@ -117,7 +117,15 @@ impl Inner {
         let mut compared = Vec::new();
         for root in roots {
             let root = Arc::new(root);
-            let (before, after) = self.sides(view, &root).await?;
+            // A snapshot does not wait for the other side.
+            let (sides, now) = match view.source {
+                ChangesetSource::Uncommitted | ChangesetSource::Branch => {
+                    let (sides, now) = tokio::join!(self.sides(view, &root), self.snapshot(&root));
+                    (sides, Some(now))
+                }
+                _ => (self.sides(view, &root).await, None),
+            };
+            let (before, after) = sides?;
             let before = match before {
                 Some(before) => before,
                 // A repository that was made later began empty.
@@ -126,7 +134,10 @@ impl Inner {
             let is_live = after == Tree::Now;
             let (after, omitted) = match after {
                 Tree::Now => {
-                    let snapshot = self.snapshot(&root).await?;
+                    let snapshot = match now {
+                        Some(now) => now?,
+                        None => self.snapshot(&root).await?,
+                    };
                     (snapshot.tree, snapshot.omitted)
                 }
                 Tree::Stored(tree) => (tree, Vec::new()),

@@ -76,25 +76,25 @@ pub(crate) async fn compare(
     if before == after {
         return Ok((Vec::new(), 0));
     }
-    let base = [
-        "diff-tree",
-        "-r",
-        "-z",
-        "--raw",
-        "--no-abbrev",
-        "-M",
-        "--no-ext-diff",
-        "--no-textconv",
-    ];
-    let mut arguments = base.to_vec();
+    let mut arguments = vec!["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "-M"];
+    arguments.extend(["--no-ext-diff", "--no-textconv"]);
+    // The first time all lines are counted, in the same run.
+    if extent == Extent::Shown && counts.known.is_empty() {
+        arguments.push("--numstat");
+    }
     arguments.extend([before, after]);
-    let raw = git.run(store.call(root), &arguments).await?;
-    let mut changes = parse_raw(&raw);
+    let answer = git.run(store.call(root), &arguments).await?;
+    let (mut changes, numbers) = parse_raw(&answer);
     let total = changes.len();
     if extent == Extent::All {
         return Ok((changes, total));
     }
     changes.truncate(MAX_FILES);
+    if !numbers.is_empty() {
+        count_lines(&mut changes, &parse_numstat(numbers));
+        counts.add(&changes);
+        return Ok((changes, total));
+    }
     let mut unknown = 0;
     for change in &mut changes {
         match counts.known.get(&LineCounts::key(change)) {
@@ -123,31 +123,40 @@ pub(crate) async fn compare(
     use std::os::unix::ffi::OsStrExt as _;
     let arguments: Vec<&std::ffi::OsStr> = arguments.iter().map(|it| std::ffi::OsStr::from_bytes(it)).collect();
     let numbers = git.run(store.call(root), &arguments).await?;
-    let numbers = parse_numstat(&numbers);
-    for change in &mut changes {
+    count_lines(&mut changes, &parse_numstat(&numbers));
+    counts.add(&changes);
+    Ok((changes, total))
+}
+
+fn count_lines(changes: &mut [TreeChange], numbers: &HashMap<Vec<u8>, Option<(u64, u64)>>) {
+    for change in changes {
         let side = change.after.as_ref().or(change.before.as_ref());
         if let Some(lines) = side.and_then(|side| numbers.get(&side.path)) {
             change.lines = *lines;
         }
     }
-    counts.add(&changes);
-    Ok((changes, total))
 }
 
-/// Reads `git diff-tree -z --raw`.
-fn parse_raw(answer: &[u8]) -> Vec<TreeChange> {
+/// Reads `git diff-tree -z --raw`, and returns the answer behind it: that of `--numstat`, if it was asked for.
+fn parse_raw(answer: &[u8]) -> (Vec<TreeChange>, &[u8]) {
     let mut changes = Vec::new();
-    let mut fields = answer.split(|byte| *byte == 0);
-    while let Some(head) = fields.next() {
-        let Some(head) = std::str::from_utf8(head).ok().and_then(|head| head.strip_prefix(':')) else {
+    let mut rest = answer;
+    while let Some((head, after_head)) = rest.strip_prefix(b":").and_then(field) {
+        let Some((first, after_first)) = field(after_head) else {
+            break;
+        };
+        rest = after_first;
+        let parts: Vec<&str> = std::str::from_utf8(head).unwrap_or_default().split(' ').collect();
+        let [old_mode, new_mode, old_id, new_id, status] = parts.as_slice() else {
             continue;
         };
-        let parts: Vec<&str> = head.split(' ').collect();
-        let ([old_mode, new_mode, old_id, new_id, status], Some(first)) = (parts.as_slice(), fields.next()) else {
-            continue;
+        let second = match status.starts_with(['R', 'C']).then(|| field(rest)).flatten() {
+            Some((second, after_second)) => {
+                rest = after_second;
+                second
+            }
+            None => first,
         };
-        let is_pair = status.starts_with(['R', 'C']);
-        let second = if is_pair { fields.next().unwrap_or(first) } else { first };
         let entry = |path: &[u8], mode: &str, id: &str| {
             (mode != "000000").then(|| TreeEntry {
                 path: path.to_vec(),
@@ -161,7 +170,13 @@ fn parse_raw(answer: &[u8]) -> Vec<TreeChange> {
             lines: None,
         });
     }
-    changes
+    (changes, rest)
+}
+
+/// The bytes before the next zero, and those behind it.
+fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some((bytes.get(..end)?, bytes.get(end + 1..)?))
 }
 
 /// Reads `git diff-tree -z --numstat`: lines by the path after the change.
@@ -198,7 +213,9 @@ mod tests {
         raw.extend_from_slice(format!(":000000 120000 {zero} {b} A\0").as_bytes());
         raw.extend_from_slice(b"li\xffnk\0");
         raw.extend_from_slice(format!(":100644 100644 {a} {b} R086\0old name\0new name\0").as_bytes());
-        let changes = parse_raw(&raw);
+        raw.extend_from_slice(b"1\t2\tgone\0");
+        let (changes, rest) = parse_raw(&raw);
+        assert_eq!(rest, b"1\t2\tgone\0", "the answer of --numstat");
         assert_eq!(changes.len(), 4);
         assert_eq!(changes[0].after.as_ref().map(|side| side.mode.as_str()), Some("100755"));
         assert!(changes[1].after.is_none() && changes[1].before.is_some());
@@ -216,6 +233,7 @@ mod tests {
         assert_eq!(numbers[&b"run.sh"[..]], Some((3, 1)));
         assert_eq!(numbers[&b"pixels"[..]], None);
         assert_eq!(numbers[&b"new name"[..]], Some((2, 0)));
-        assert_eq!(parse_raw(b"garbage\0:1 2\0"), []);
+        assert_eq!(parse_raw(b"garbage\0:1 2\0").0, []);
+        assert_eq!(parse_raw(b":1 2\0a\0:").0, []);
     }
 }

@@ -34,7 +34,13 @@ impl Root {
             };
         }
         let arguments = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"];
-        let answer = match git.run(GitCall::new(directory, &[]), &arguments).await {
+        let settings = ["config", "--null", "--show-scope", "--list"];
+        // Both at once, because most of the time goes into starting them.
+        let (answer, config) = tokio::join!(
+            git.run(GitCall::new(directory, &[]), &arguments),
+            git.run(GitCall::new(directory, &[]), &settings)
+        );
+        let answer = match answer {
             Ok(answer) => answer,
             Err(GitError::Failed(message)) => {
                 return Err(format!("git cannot read the repository: {message}"));
@@ -54,8 +60,6 @@ impl Root {
         let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let common = directory.join(path_of(common));
         let path = path_of(path);
-        let arguments = ["config", "--null", "--show-scope", "--list"];
-        let config = git.run(GitCall::new(&path, &[]), &arguments).await;
         let config = Config::parse(&config.map_err(|error| error.to_string())?);
         let Some(settings) = config.without_own_filters() else {
             return Err("the repository declares filters with names that cannot be switched off".to_owned());

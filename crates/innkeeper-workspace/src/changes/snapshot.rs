@@ -33,6 +33,8 @@ pub(crate) struct SnapshotStore {
     directory: PathBuf,
     /// The index of the repository that the own one was copied from.
     seeded_from: Option<(i64, i64, u64, u64)>,
+    /// The tree of the own index, until that changes.
+    tree: Option<String>,
     /// The ids of lines that represent files, by path: size and time of the file, and the id.
     omitted: HashMap<Vec<u8>, ((u64, i64), String)>,
 }
@@ -51,6 +53,7 @@ impl SnapshotStore {
         Self {
             directory,
             seeded_from: None,
+            tree: None,
             omitted: HashMap::new(),
         }
     }
@@ -113,16 +116,21 @@ impl SnapshotStore {
             ));
         }
         if !paths.is_empty() {
+            self.tree = None;
             self.update(git, root, paths).await?;
         }
-        let arguments = ["write-tree", "--missing-ok"];
-        let tree = git.run(self.index_call(root), &arguments).await.map_err(problem)?;
+        let tree = match self.tree.take() {
+            Some(known) => known,
+            None => {
+                let arguments = ["write-tree", "--missing-ok"];
+                let tree = git.run(self.index_call(root), &arguments).await.map_err(problem)?;
+                String::from_utf8_lossy(&tree).trim_end().to_owned()
+            }
+        };
+        self.tree = Some(tree.clone());
         let mut omitted: Vec<Vec<u8>> = self.omitted.keys().cloned().collect();
         omitted.sort_unstable();
-        Ok(Snapshot {
-            tree: String::from_utf8_lossy(&tree).trim_end().to_owned(),
-            omitted,
-        })
+        Ok(Snapshot { tree, omitted })
     }
 
     /// Makes the object directory, and copies the index of the repository if it changed.
@@ -142,6 +150,7 @@ impl SnapshotStore {
         fs::write(info.join("alternates"), alternate).map_err(failed)?;
         let copy = self.directory.join("index.new");
         self.omitted.clear();
+        self.tree = None;
         match found {
             Some(_) => {
                 fs::copy(&source, &copy).map_err(failed)?;

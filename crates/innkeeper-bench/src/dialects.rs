@@ -1,7 +1,7 @@
 //! The `dialects` benchmark: one streaming turn to clients of older versions, against clients of 1.0 in the same run.
 //!
 //! Streamed output means the same in every version with chats, so those clients get the shared bytes. Older clients
-//! know no chats: their connections replace the head of each frame, and share the result.
+//! know no chats: their connections write another head before the shared bytes.
 
 use std::path::PathBuf;
 

@@ -48,7 +48,7 @@ pub use log::replay::ReplayLimits;
 pub use protocol::dialect::extension::{Catalogue, ELICITATION, OptIn, OptIns};
 pub use protocol::dialect::{Dialect, Version};
 pub use protocol::error::RpcError;
-pub use protocol::frame::{ActionFrame, Outgoing, Wire};
+pub use protocol::frame::{ActionFrame, Outgoing, ReheadedFrame, Wire};
 pub use protocol::method_scopes::{METHOD_SCOPES, scope_of};
 pub use protocol::request::{Command, RequestId};
 pub use protocol::{action_table, decode, error, frame, request, snapshot, uri};

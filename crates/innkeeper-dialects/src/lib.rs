@@ -15,6 +15,7 @@ mod memory;
 mod negotiate;
 pub mod state;
 mod steps;
+mod streamed;
 mod translator;
 mod version;
 mod walk;

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::action::Action;
 use crate::json::{Object, is, objects, text};
+use crate::streamed::StreamedHead;
+use crate::version::Version;
 
 /// Maximum entries of each kind. A client with more dispatches under way gets the answers to the oldest in the words of
 /// the translation instead of its own.
@@ -38,13 +40,21 @@ pub(crate) struct Dispatched {
 #[derive(Debug, Default)]
 struct SessionMemory {
     /// The chat that is shown as the session (0.3 and older).
-    chat: Option<String>,
+    chat: Option<SessionChat>,
     /// Whether the session counts as read (0.3 and older).
     is_read: bool,
     /// The client's own entry among the active clients, in 1.0 (0.4 and older).
     own_client: Option<Value>,
     /// URI and id of each customization (0.1).
     customizations: Vec<(String, String)>,
+}
+
+/// A chat that is shown as its session.
+#[derive(Debug)]
+struct SessionChat {
+    uri: String,
+    /// The first bytes of its streamed output, and those that take their place.
+    head: StreamedHead,
 }
 
 impl Memory {
@@ -90,22 +100,32 @@ impl Memory {
         self.requests.remove(id)
     }
 
-    pub(crate) fn show_chat_as(&mut self, chat: &str, session: &str, is_read: bool) {
+    pub(crate) fn show_chat_as(&mut self, chat: &str, session: &str, is_read: bool, version: Version) {
         let entry = self.sessions.entry(session);
-        entry.chat = Some(chat.to_owned());
+        entry.chat = Some(SessionChat {
+            uri: chat.to_owned(),
+            head: StreamedHead::new(chat, session, version),
+        });
         entry.is_read = is_read;
+    }
+
+    /// The head of streamed output of a chat that is shown as a session.
+    pub(crate) fn streamed_head(&self, message: &[u8]) -> Option<&StreamedHead> {
+        let chats = self.sessions.0.iter().filter_map(|(_, entry)| entry.chat.as_ref());
+        chats.map(|chat| &chat.head).find(|head| head.begins(message))
     }
 
     /// The session that a chat is shown as.
     pub(crate) fn session_of(&self, chat: &str) -> Option<&str> {
-        let shown = |(_, entry): &&(String, SessionMemory)| entry.chat.as_deref() == Some(chat);
+        let shown = |(_, entry): &&(String, SessionMemory)| entry.chat.as_ref().is_some_and(|shown| shown.uri == chat);
         let (session, _) = self.sessions.0.iter().find(shown)?;
         Some(session)
     }
 
     /// The chat that is shown as a session.
     pub(crate) fn chat_of(&self, session: &str) -> Option<&str> {
-        self.sessions.get(session)?.chat.as_deref()
+        let chat = self.sessions.get(session)?.chat.as_ref()?;
+        Some(&chat.uri)
     }
 
     /// Whether a session counts as read.
@@ -313,7 +333,7 @@ mod tests {
     #[test]
     fn a_chat_is_shown_as_its_session_until_the_client_leaves() {
         let mut memory = Memory::new("c");
-        memory.show_chat_as("chat:1", "session:1", true);
+        memory.show_chat_as("chat:1", "session:1", true, Version::V0_3);
         assert_eq!(memory.session_of("chat:1"), Some("session:1"));
         assert_eq!(memory.chat_of("session:1"), Some("chat:1"));
         assert!(memory.is_read("session:1"));

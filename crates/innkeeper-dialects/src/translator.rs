@@ -1,5 +1,7 @@
 //! The translation of one connection, in both directions.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::action::{Action, Situation};
@@ -7,6 +9,7 @@ use crate::json::{Object, text};
 use crate::memory::{Dispatched, Memory};
 use crate::state::Around;
 use crate::steps::{self, Notification, Request};
+use crate::streamed::StreamedHead;
 use crate::version::Version;
 use crate::walk;
 
@@ -81,12 +84,14 @@ impl Translator {
     /// From now on the client sees this chat as that session (0.3 and older). Called when the snapshot goes out that
     /// shows them together.
     pub fn shows_chat_as(&mut self, chat: &str, session: &str, is_read: bool) {
-        self.memory.show_chat_as(chat, session, is_read);
+        self.memory.show_chat_as(chat, session, is_read, self.version);
     }
 
-    /// The session that a chat is shown as (0.3 and older).
-    pub fn session_of(&self, chat: &str) -> Option<&str> {
-        self.memory.session_of(chat)
+    /// Translates streamed output without parsing it, for a chat that is shown as its session (0.3 and older): the bytes
+    /// with which the message begins for the client, and the number of bytes that they replace. `message` is a
+    /// `chat/delta` or `chat/reasoning` without an origin.
+    pub fn streamed_head(&self, message: &[u8]) -> Option<(Arc<[u8]>, usize)> {
+        self.memory.streamed_head(message).map(StreamedHead::replacement)
     }
 
     /// A snapshot of a session goes out, alone or together with its chat: `state` is its state in 1.0. Needed up to 0.4,

@@ -2,7 +2,7 @@
 //! bytes.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
 use bytes::Bytes;
@@ -46,16 +46,6 @@ pub struct ActionFrame {
     plain: Option<Arc<Self>>,
     /// The state of the channel before the action, if a subscriber's translation needs it.
     before: Option<Arc<Before>>,
-    /// Streamed output as clients get it that know no chats, once the first of them was sent it.
-    of_session: OnceLock<Box<SessionAppend>>,
-}
-
-/// Streamed output of a chat in the words of the versions in which the session is the chat.
-#[derive(Debug)]
-struct SessionAppend {
-    session: Box<str>,
-    has_channels: bool,
-    bytes: Bytes,
 }
 
 /// The text of a streamed append inside its frame, still JSON-escaped.
@@ -129,7 +119,6 @@ impl ActionFrame {
             splice,
             plain: None,
             before: None,
-            of_session: OnceLock::new(),
         }
     }
 
@@ -141,57 +130,6 @@ impl ActionFrame {
     /// The state of the channel before the action, in JSON of 1.0, if a subscriber's translation needs it.
     pub fn before(&self) -> Option<&serde_json::Value> {
         self.before.as_deref().map(Before::value)
-    }
-
-    /// The chat's URI as it stands in the frame, for streamed output.
-    pub fn streaming_chat(&self) -> Option<&[u8]> {
-        let (channel, _) = self.splice.and_then(|splice| take_apart(&self.bytes[..splice.start]))?;
-        Some(channel)
-    }
-
-    /// Streamed output in the words of a version in which this session is the chat; `None` for other frames. Built
-    /// from the bytes of the frame without parsing them, and shared by all clients that get the same.
-    pub fn of_session(&self, session: &str, has_channels: bool) -> Option<Bytes> {
-        let encode = || {
-            let splice = self.splice?;
-            let (_, fields) = take_apart(&self.bytes[..splice.start])?;
-            let mut name = Vec::with_capacity(session.len() + 2);
-            write_json(&mut name, session);
-            let mut out = Vec::with_capacity(self.bytes.len() + name.len() + 16);
-            out.extend_from_slice(ACTION_HEAD);
-            out.push(b'{');
-            if has_channels {
-                out.extend_from_slice(br#""channel":"#);
-                out.extend_from_slice(&name);
-                out.push(b',');
-            }
-            out.extend_from_slice(br#""action":{"#);
-            if !has_channels {
-                out.extend_from_slice(br#""session":"#);
-                out.extend_from_slice(&name);
-                out.push(b',');
-            }
-            out.extend_from_slice(br#""type":"session/"#);
-            out.extend_from_slice(fields);
-            out.extend_from_slice(&self.bytes[splice.start..]);
-            Some(Bytes::from(out))
-        };
-        let shared = match self.of_session.get() {
-            Some(shared) => shared,
-            None => {
-                let append = SessionAppend {
-                    session: session.into(),
-                    has_channels,
-                    bytes: encode()?,
-                };
-                self.of_session.get_or_init(|| Box::new(append))
-            }
-        };
-        // A chat that moved may be known under two sessions.
-        match *shared.session == *session && shared.has_channels == has_channels {
-            true => Some(shared.bytes.clone()),
-            false => encode(),
-        }
     }
 
     /// The rejection of an action that was accepted and could not be persisted, for its author alone, under a number
@@ -355,14 +293,6 @@ pub(crate) fn action_name(message: &[u8]) -> Option<&str> {
     std::str::from_utf8(&name[..end]).ok()
 }
 
-/// The channel of streamed output, and everything from the name of the action on, after `chat/`.
-fn take_apart(head: &[u8]) -> Option<(&[u8], &[u8])> {
-    const BETWEEN: &[u8] = br#"","action":{"type":"chat/"#;
-    let body = head.strip_prefix(ACTION_HEAD)?.strip_prefix(br#"{"channel":""#)?;
-    let at = body.windows(BETWEEN.len()).position(|window| window == BETWEEN)?;
-    Some((&body[..at], &body[at + BETWEEN.len()..]))
-}
-
 /// Encodes a refusal: the client's own JSON, verbatim, with the reason (DSP-04, DSP-08).
 pub(crate) fn encode_rejection(
     channel_json: &str,
@@ -482,6 +412,8 @@ impl Outgoing {
 pub enum Wire {
     /// An action that others get too.
     Action(Arc<ActionFrame>),
+    /// An action that others get too, with another head.
+    Reheaded(ReheadedFrame),
     /// Anything else that is encoded.
     Text(Bytes),
     /// A response with snapshots that is encoded, in the words of its reader.
@@ -491,12 +423,38 @@ pub enum Wire {
     Stream(Arc<RpcAnswer>),
 }
 
+/// An action whose first bytes are replaced while it is written, so that everything behind them stays shared.
+#[derive(Debug, Clone)]
+pub struct ReheadedFrame {
+    head: Arc<[u8]>,
+    frame: Arc<ActionFrame>,
+    /// The length of the head in the frame.
+    replaced: usize,
+}
+
+impl ReheadedFrame {
+    /// A frame with `head` instead of its first `replaced` bytes.
+    pub fn new(head: Arc<[u8]>, frame: Arc<ActionFrame>, replaced: usize) -> Self {
+        Self { head, frame, replaced }
+    }
+
+    /// The message in two parts.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.head, self.frame.bytes.get(self.replaced..).unwrap_or_default()]
+    }
+
+    fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
 impl Wire {
-    /// The message, if it is encoded already.
-    pub fn encoded(&self) -> Option<&[u8]> {
+    /// The length of the message, if it is encoded already.
+    pub fn encoded_len(&self) -> Option<usize> {
         match self {
-            Self::Action(frame) => Some(&frame.bytes),
-            Self::Text(bytes) | Self::Answer(bytes, _) => Some(bytes),
+            Self::Action(frame) => Some(frame.bytes.len()),
+            Self::Reheaded(frame) => Some(frame.len()),
+            Self::Text(bytes) | Self::Answer(bytes, _) => Some(bytes.len()),
             Self::Stream(_) => None,
         }
     }
@@ -505,6 +463,7 @@ impl Wire {
     pub fn to_bytes(&self) -> io::Result<Bytes> {
         match self {
             Self::Action(frame) => Ok(Bytes::copy_from_slice(&frame.bytes)),
+            Self::Reheaded(frame) => Ok(frame.parts().concat().into()),
             Self::Text(bytes) | Self::Answer(bytes, _) => Ok(bytes.clone()),
             Self::Stream(answer) => answer.encode(),
         }
@@ -655,31 +614,12 @@ mod tests {
     }
 
     #[test]
-    fn clients_without_chats_get_streamed_output_as_shared_bytes() {
-        let frame = delta("p", "a \"quoted\"\nline", 7);
-        assert_eq!(frame.streaming_chat(), Some(&b"ahp-chat:/a"[..]));
-        let shown = frame.of_session("ahp-session:/s", true).expect("streamed");
-        let message: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
-        assert_eq!(
-            message["params"],
-            serde_json::json!({
-                "channel": "ahp-session:/s",
-                "action": { "type": "session/delta", "turnId": "t\"1", "partId": "p", "content": "a \"quoted\"\nline" },
-                "serverSeq": 7,
-            })
-        );
-        let again = frame.of_session("ahp-session:/s", true).expect("streamed");
-        assert_eq!(shown.as_ptr(), again.as_ptr(), "encoded once");
-        let other = frame.of_session("ahp-session:/other", true).expect("streamed");
-        assert!(
-            other.windows(5).any(|window| window == b"other"),
-            "never the bytes of another session"
-        );
-        let oldest = frame.of_session("ahp-session:/s", false).expect("streamed");
-        let message: serde_json::Value = serde_json::from_slice(&oldest).expect("JSON");
-        assert_eq!(message["params"].get("channel"), None);
-        assert_eq!(message["params"]["action"]["session"], "ahp-session:/s");
-        assert_eq!(message["params"]["action"]["type"], "session/delta");
+    fn another_head_takes_the_place_of_the_first_bytes() {
+        let frame = delta("p", "a", 7);
+        let rest = frame.bytes[3..].to_vec();
+        let reheaded = ReheadedFrame::new(b"<new head>"[..].into(), frame, 3);
+        assert_eq!(reheaded.parts(), [&b"<new head>"[..], &rest]);
+        assert_eq!(Wire::Reheaded(reheaded).encoded_len(), Some(10 + rest.len()));
     }
 
     #[test]

@@ -195,7 +195,7 @@ mod tests {
 
     fn memory(is_read: bool) -> Memory {
         let mut memory = Memory::new("me");
-        memory.show_chat_as("s", "session:1", is_read);
+        memory.show_chat_as("s", "session:1", is_read, Version::V0_3);
         memory
     }
 
@@ -234,7 +234,7 @@ mod tests {
             "s",
             "the core finds the chat"
         );
-        memory.show_chat_as("chat:1", "s", true);
+        memory.show_chat_as("chat:1", "s", true, Version::V0_3);
         assert_eq!(up_with(&V0_3, action, &memory).unwrap().channel, "chat:1");
         let read = json!({ "type": "session/isReadChanged", "isRead": true });
         assert_eq!(up_with(&V0_3, read, &memory).unwrap().channel, "s");

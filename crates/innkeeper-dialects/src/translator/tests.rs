@@ -338,3 +338,31 @@ fn nothing_changes_for_1_0() {
     let bytes = message("session:1", action, None);
     assert_eq!(translator.down_action(&bytes, None), [bytes]);
 }
+
+#[test]
+fn streamed_output_with_another_head_is_the_message_that_the_ladder_makes() {
+    for version in [Version::V0_1, Version::V0_2, Version::V0_3] {
+        let mut translator = Translator::new(version, "me");
+        translator.shows_chat_as("chat:other", "session:other", false);
+        translator.shows_chat_as("chat:\"1\"", "session:\\1", false);
+        for kind in ["chat/delta", "chat/reasoning"] {
+            let action = json!({ "type": kind, "turnId": "t", "partId": "p", "content": "a \"quoted\"\nline" });
+            let message = message("chat:\"1\"", action, None);
+            let (head, replaced) = translator.streamed_head(&message).unwrap();
+            let reheaded = [&head, &message[replaced..]].concat();
+            let translated = translator.down_action(&message, None);
+            let parsed = |message: &[u8]| serde_json::from_slice::<Value>(message).unwrap();
+            assert_eq!(parsed(&reheaded), parsed(&translated[0]));
+        }
+    }
+}
+
+#[test]
+fn streamed_output_of_chats_that_are_not_shown_keeps_its_head() {
+    let translator = shown_as_session(Version::V0_2, false);
+    let action = || json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "x" });
+    assert!(translator.streamed_head(&message("chat:1", action(), None)).is_some());
+    assert_eq!(translator.streamed_head(&message("chat:10", action(), None)), None);
+    let newer = Translator::new(Version::V0_4, "me");
+    assert_eq!(newer.streamed_head(&message("chat:1", action(), None)), None);
+}

@@ -4,11 +4,11 @@
 //! the writer translates messages down after they were encoded and merged for all connections. Both share one [`Translator`].
 //! A connection of the newest version has none, and costs one branch per batch.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use innkeeper_core::snapshot::RpcAnswer;
-use innkeeper_core::{ActionFrame, RequestId, Version, Wire};
+use innkeeper_core::{ActionFrame, ReheadedFrame, RequestId, Version, Wire};
 use innkeeper_dialects::{Offer, Translator, Up, negotiate};
 use innkeeper_std::sync::Mutex;
 use serde::Deserialize;
@@ -79,7 +79,7 @@ impl Edge {
     /// Translates a batch down.
     pub fn down(&self, messages: Vec<Wire>) -> Vec<Wire> {
         let inner = &mut *self.inner.lock();
-        inner.is_settled |= messages.iter().any(is_handshake);
+        inner.is_settled = inner.is_settled || messages.iter().any(is_handshake);
         let Some(translator) = &mut inner.translator else {
             self.is_native.store(inner.is_settled, Ordering::Release);
             return messages;
@@ -88,6 +88,8 @@ impl Edge {
         for message in messages {
             match message {
                 Wire::Action(frame) => down_action(translator, frame, &mut shown),
+                // Only this edge makes them.
+                Wire::Reheaded(frame) => shown.push(Wire::Reheaded(frame)),
                 Wire::Text(text) => {
                     let text = translator.down_text(&text);
                     shown.extend(text.map(|text| Wire::Text(text.into())));
@@ -110,7 +112,7 @@ impl Edge {
 fn is_handshake(message: &Wire) -> bool {
     match message {
         Wire::Answer(_, answer) | Wire::Stream(answer) => answer.is_handshake(),
-        Wire::Action(_) | Wire::Text(_) => false,
+        Wire::Action(_) | Wire::Reheaded(_) | Wire::Text(_) => false,
     }
 }
 
@@ -129,26 +131,17 @@ fn learn(translator: &mut Translator, answer: &RpcAnswer) {
     }
 }
 
-fn down_action(translator: &mut Translator, frame: std::sync::Arc<ActionFrame>, shown: &mut Vec<Wire>) {
-    let version = translator.version();
-    if frame.same <= version {
+fn down_action(translator: &mut Translator, frame: Arc<ActionFrame>, shown: &mut Vec<Wire>) {
+    if frame.same <= translator.version() {
         shown.push(Wire::Action(frame));
-    } else if version.session_is_chat()
-        && let Some(text) = streamed(translator, &frame)
+    } else if frame.is_mergeable()
+        && let Some((head, replaced)) = translator.streamed_head(&frame.bytes)
     {
-        shown.push(Wire::Text(text));
+        shown.push(Wire::Reheaded(ReheadedFrame::new(head, frame, replaced)));
     } else {
         let messages = translator.down_action(&frame.bytes, frame.before());
         shown.extend(messages.into_iter().map(|message| Wire::Text(message.into())));
     }
-}
-
-/// Streamed output of a chat, as output of the session that shows it.
-fn streamed(translator: &Translator, frame: &ActionFrame) -> Option<Bytes> {
-    // A URI with characters that JSON escapes is not found, and the frame is translated like any other.
-    let chat = std::str::from_utf8(frame.streaming_chat()?).ok()?;
-    let session = translator.session_of(chat)?;
-    frame.of_session(session, translator.version().has_channels())
 }
 
 fn parsed(params: Option<&RawValue>) -> Value {
@@ -200,4 +193,45 @@ pub(crate) fn reconnecting(params: Option<&RawValue>) -> Option<String> {
     }
     let Params { client_id } = serde_json::from_str(params?.get()).ok()?;
     Some(client_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp_types::actions::{ChatDeltaAction, StateAction};
+    use innkeeper_core::Seq;
+
+    use super::*;
+
+    fn delta() -> Arc<ActionFrame> {
+        let action = StateAction::ChatDelta(ChatDeltaAction {
+            turn_id: "t".into(),
+            part_id: "p".into(),
+            content: "a \"quoted\"\nline".into(),
+            meta: None,
+        });
+        Arc::new(ActionFrame::from_action("ahp-chat:/c", &action, Seq(7)))
+    }
+
+    #[test]
+    fn streamed_output_is_shared_by_all_versions() {
+        for version in Version::ALL {
+            let mut translator = Translator::new(version, "me");
+            if version.session_is_chat() {
+                translator.shows_chat_as("ahp-chat:/c", "ahp-session:/s", true);
+            }
+            let frame = delta();
+            let mut shown = Vec::new();
+            down_action(&mut translator, Arc::clone(&frame), &mut shown);
+            assert_eq!(Arc::strong_count(&frame), 2, "{version} shares the bytes");
+            match shown.as_slice() {
+                [Wire::Action(_)] => assert!(!version.session_is_chat()),
+                [Wire::Reheaded(reheaded)] => {
+                    let translated = translator.down_action(&frame.bytes, None);
+                    let parsed = |message: &[u8]| serde_json::from_slice::<Value>(message).unwrap();
+                    assert_eq!(parsed(&reheaded.parts().concat()), parsed(&translated[0]), "{version}");
+                }
+                other => panic!("{version}: {other:?}"),
+            }
+        }
+    }
 }

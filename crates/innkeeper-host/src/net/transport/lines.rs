@@ -94,11 +94,12 @@ impl<W> LineSink<W> {
 impl<W: AsyncWrite + Unpin + Send + 'static> Sink for LineSink<W> {
     async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
         // JSON escapes newlines inside strings, so one in the text would be our own mistake.
-        let encoded = messages.iter().filter_map(Wire::encoded);
-        let mut lines = Vec::with_capacity(encoded.map(|message| message.len() + 1).sum());
+        let encoded = messages.iter().filter_map(Wire::encoded_len);
+        let mut lines = Vec::with_capacity(encoded.map(|bytes| bytes + 1).sum());
         for message in messages {
             match &message {
                 Wire::Action(frame) => lines.extend_from_slice(&frame.bytes),
+                Wire::Reheaded(frame) => frame.parts().iter().for_each(|part| lines.extend_from_slice(part)),
                 Wire::Text(text) | Wire::Answer(text, _) => lines.extend_from_slice(text),
                 Wire::Stream(answer) => {
                     write_steadily(&mut self.writer, &lines, self.timeout).await?;

@@ -180,12 +180,13 @@ pub struct WebSocketSink<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Sink for WebSocketSink<S> {
     async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
         let mut buffer = self.replies.take();
-        let encoded = messages.iter().filter_map(Wire::encoded);
-        let wanted: usize = encoded.map(|message| message.len() + 10).sum();
+        let encoded = messages.iter().filter_map(Wire::encoded_len);
+        let wanted: usize = encoded.map(|bytes| bytes + 10).sum();
         buffer.reserve(wanted.min(WRITE_BYTES));
         for message in messages {
             match &message {
                 Wire::Action(frame) => self.write_whole(&mut buffer, &frame.bytes).await?,
+                Wire::Reheaded(frame) => self.write_parts(&mut buffer, frame.parts()).await?,
                 Wire::Text(text) | Wire::Answer(text, _) => self.write_whole(&mut buffer, text).await?,
                 Wire::Stream(answer) => self.write_stream(&mut buffer, Arc::clone(answer)).await?,
             }
@@ -230,6 +231,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> WebSocketSink<S> {
                 write_steadily(&mut self.write, fragment, self.timeout).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes a message in two parts like [`Self::write_whole`].
+    async fn write_parts(&mut self, buffer: &mut Vec<u8>, parts: [&[u8]; 2]) -> io::Result<()> {
+        let len = parts[0].len() + parts[1].len();
+        if buffer.len() + len > WRITE_BYTES {
+            return self.write_whole(buffer, &parts.concat()).await;
+        }
+        push_header(buffer, FINAL | TEXT, len);
+        parts.iter().for_each(|part| buffer.extend_from_slice(part));
         Ok(())
     }
 
@@ -286,6 +298,7 @@ fn push_header(out: &mut Vec<u8>, opcode: u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use innkeeper_core::{ActionFrame, ReheadedFrame, Seq};
     use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
     use super::*;
@@ -337,6 +350,23 @@ mod tests {
         }
         assert!(matches!(&seen[texts.len()], Message::Ping(_)));
         assert!(matches!(&seen[texts.len() + 1], Message::Close(Some(frame)) if frame.code == CloseCode::Again));
+    }
+
+    #[tokio::test]
+    async fn messages_with_another_head_arrive_whole() {
+        let frames = [1, 125, 40_000, 40_000, WRITE_BYTES, FRAGMENT_BYTES + 1].map(|size| {
+            let renamed = ahp_types::actions::SessionTitleChangedAction {
+                title: "x".repeat(size),
+            };
+            let action = ahp_types::actions::StateAction::SessionTitleChanged(renamed);
+            Arc::new(ActionFrame::from_action("ahp-session:/s", &action, Seq(1)))
+        });
+        let reheaded = |frame: &Arc<ActionFrame>| ReheadedFrame::new(b"<head>"[..].into(), Arc::clone(frame), 10);
+        let seen = round_trip(frames.iter().map(|frame| Wire::Reheaded(reheaded(frame))).collect()).await;
+        for (frame, message) in frames.iter().zip(&seen) {
+            let whole = reheaded(frame).parts().concat();
+            assert!(matches!(message, Message::Text(got) if got.as_bytes() == whole));
+        }
     }
 
     #[tokio::test]

@@ -366,3 +366,37 @@ fn streamed_output_of_chats_that_are_not_shown_keeps_its_head() {
     let newer = Translator::new(Version::V0_4, "me");
     assert_eq!(newer.streamed_head(&message("chat:1", action(), None)), None);
 }
+
+#[test]
+fn members_keep_their_order_in_both_directions() {
+    let members = r#"{"zebra":{"y":1,"x":2},"apple":3,"mango":[{"b":1,"a":2}]}"#;
+    let values: Value = serde_json::from_str(members).unwrap();
+    for version in Version::ALL {
+        let mut translator = shown_as_session(version, false);
+        let changed = json!({ "type": "session/configChanged", "config": values });
+        let shown = down(&mut translator, "session:1", changed.clone(), None);
+        assert_eq!(shown[0]["action"]["config"].to_string(), members, "{version}");
+        let meta = json!({ "type": "session/metaChanged", "_meta": values });
+        let shown = down(&mut translator, "session:1", meta, None);
+        assert_eq!(shown[0]["action"]["_meta"].to_string(), members, "{version}");
+
+        let mut own = changed;
+        if !version.has_channels() {
+            own["session"] = "session:1".into();
+        }
+        let Up::Forward { params, .. } = dispatch(&mut translator, "session:1", 1, own) else {
+            panic!("{version} changes settings");
+        };
+        assert_eq!(params["action"]["config"].to_string(), members, "{version}");
+
+        let mut session = json!({ "title": "t", "status": 1, "config": { "schema": values, "values": values } });
+        let session = session.as_object_mut().unwrap();
+        let around = state::Around::default();
+        match version.session_is_chat() {
+            true => state::session_with_chat(version, session, Object::new(), &around),
+            false => state::session(version, session, &around),
+        }
+        let config = format!(r#"{{"schema":{members},"values":{members}}}"#);
+        assert_eq!(session["config"].to_string(), config, "{version}");
+    }
+}

@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod action;
+mod clients;
 mod json;
 mod memory;
 mod negotiate;
@@ -20,6 +21,7 @@ mod translator;
 mod version;
 mod walk;
 
+pub use clients::{KNOWN_CLIENTS, KnownClient, clients_of};
 pub use negotiate::{Chosen, Offer, negotiate, supported};
 pub use translator::{Translator, Up};
 pub use version::Version;

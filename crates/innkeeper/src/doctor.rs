@@ -102,7 +102,7 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
     }
 }
 
-/// Lists the versions of the protocol that clients may speak.
+/// Lists the versions of the protocol and the clients that speak them.
 fn versions(report: &mut Report) {
     const SUBJECT: &str = "protocol";
     report.ok(
@@ -116,7 +116,11 @@ fn versions(report: &mut Report) {
             (true, false, false) => "translated, with snapshots on reconnect",
             (true, true, false) => "translated, with one channel for session and chat, and snapshots on reconnect",
         };
-        report.ok(SUBJECT, format!("{version}: {served}"));
+        let clients: Vec<&str> = innkeeper_dialects::clients_of(version).collect();
+        report.ok(
+            SUBJECT,
+            format!("{version}: {served}; spoken by {}", clients.join(", ")),
+        );
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use innkeeper_compat::version::Version;
+use innkeeper_dialects::KNOWN_CLIENTS;
 
 use crate::SPOKEN;
 use crate::scenarios::ALL;
@@ -12,29 +13,6 @@ const PAGE: &str = "docs/compatibility.md";
 
 /// Set to write the page.
 const WRITE: &str = "INNKEEPER_WRITE_PAGES";
-
-/// Published clients: name, the versions it offers, and the first of them that the host speaks.
-const CLIENTS: &[(&str, &str)] = &[
-    ("VS Code 1.135 and later", "1.0.0"),
-    ("VS Code 1.134", "0.8.0"),
-    ("VS Code 1.131 to 1.133", "0.7.0"),
-    ("VS Code 1.129, 1.130", "0.6.0"),
-    ("VS Code 1.128, WSL extension 0.104", "0.5.1"),
-    ("VS Code 1.127", "0.5.0"),
-    ("VS Code 1.125, 1.126", "0.4.0"),
-    ("VS Code 1.124", "0.3.0"),
-    (
-        "VS Code CLI (`code agent …`)",
-        "0.1.0 until June 2026, then 0.3.0, 0.4.0, 0.6.0, 0.7.0",
-    ),
-    ("ahpx 0.5 (Node)", "0.5.0 or 0.5.2, by its installation"),
-    ("Swift example app `AHPApp`", "0.2.0"),
-    ("Swift and Go SDK 0.8", "0.8.0, 0.7.0, 0.6.0, 0.5.2, 0.5.1"),
-    ("Rust SDK (`ahp` crates)", "the version of the crate"),
-    ("Agent Console", "0.9.0"),
-    ("`ahpc`, `ahpapp`", "0.9.0"),
-    ("agent-host-protocol-ui", "1.0.0"),
-];
 
 fn page() -> String {
     let mut page = String::from(
@@ -100,8 +78,13 @@ fn page() -> String {
          ## Known clients\n\n\
          | Client | Offers |\n|---|---|\n",
     );
-    for (client, offers) in CLIENTS {
-        let _ = writeln!(page, "| {client} | {offers} |");
+    for client in KNOWN_CLIENTS {
+        let offers: Vec<&str> = client.versions.iter().map(|version| version.as_str()).collect();
+        let offers = match (client.offers_all, client.versions.len()) {
+            (true, _) | (false, 1) => offers.join(", "),
+            (false, _) => format!("one of {}", offers.join(", ")),
+        };
+        let _ = writeln!(page, "| {} | {offers} |", client.name);
     }
     page
 }

@@ -55,6 +55,13 @@ fn a_fresh_home_is_well() {
         "protocol",
         "0.2.0: translated, with one channel for session and chat",
     );
+    has(
+        &found,
+        "ok",
+        "protocol",
+        "0.9.0: translated, with replays on reconnect; spoken by Rust SDK",
+    );
+    has(&found, "ok", "protocol", "Swift example app");
     assert!(!home.path("data").exists(), "the doctor leaves no trace");
     let words = home.run(&["doctor", "--config", &on_a_free_port(&home)]).code(0);
     assert!(words.stdout.lines().all(|line| line.starts_with("ok")), "{words:?}");

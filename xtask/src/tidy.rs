@@ -15,6 +15,7 @@ mod silent_returns;
 mod size;
 mod spawning;
 mod type_names;
+mod version_checks;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -83,6 +84,7 @@ pub(crate) fn run(workspace: &Workspace, counts: Counts) -> Result<()> {
         findings.extend(purity::check(source));
         findings.extend(spawning::check(source));
         findings.extend(shapes::check(source));
+        findings.extend(version_checks::check(source));
     }
     findings.extend(size::check(&sources, &size_exceptions));
     let lock_file = workspace.read_text("Cargo.lock").unwrap_or_default();

@@ -1,6 +1,9 @@
 //! The same commands and events as lines of standard input and output, for a client in a process of its own.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _};
+
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -27,4 +30,24 @@ pub async fn serve<F: Future<Output = ()>>(run: impl FnOnce(UnboundedReceiver<Va
         }
     };
     tokio::join!(reading, printing, run(to_perform, events));
+}
+
+/// Serves mirrors until the input ends. Each line has the number of a mirror, which begins to exist with its first line,
+/// and is answered by a line with `ok` or `error`.
+pub fn serve_mirrors<M>(new: fn() -> M, perform: fn(&mut M, &str, &Value) -> Result<Value, String>) {
+    let mut mirrors: BTreeMap<u64, M> = BTreeMap::new();
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let line: Value = serde_json::from_str(&line.expect("text")).expect("commands are JSON");
+        let number = line["mirror"].as_u64().expect("the number of a mirror");
+        let answer = match line["do"].as_str().unwrap_or_default() {
+            "drop" => json!({ "ok": mirrors.remove(&number).is_some() }),
+            command => match perform(mirrors.entry(number).or_insert_with(new), command, &line["with"]) {
+                Ok(result) => json!({ "ok": result }),
+                Err(error) => json!({ "error": error }),
+            },
+        };
+        writeln!(output, "{answer}").expect("written");
+        output.flush().expect("written");
+    }
 }

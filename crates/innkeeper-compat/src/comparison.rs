@@ -11,7 +11,8 @@ const ACTIVITY_BITS: u64 = 0b1_1111;
 ///
 /// `modifiedAt` up to 0.8 is the clock of the reader (every reducer stamps it itself). From 0.4 on, a session's
 /// activity is derived from its chats and is announced on the root channel; a chat's title is in the catalogue. Up to
-/// 0.6 no action changes or clears a chat's working directory, so a fold keeps the one of its snapshot.
+/// 0.6 no action changes or clears a chat's working directory, so a fold keeps the one of its snapshot. A chat that is
+/// opened by its own URI before there are chats (0.3 and older) keeps its title for the same reason.
 pub fn comparable(version: Version, mut state: Value) -> Value {
     write_numbers_alike(&mut state);
     if !version.has_directories() {
@@ -44,6 +45,10 @@ pub fn comparable(version: Version, mut state: Value) -> Value {
             &mut state["summary"]
         };
         remove(session, "modifiedAt");
+        let resource = session["resource"].as_str().unwrap_or_default();
+        if !version.has_chats() && resource.starts_with("ahp-chat:") {
+            remove(session, "title");
+        }
         if version.has_chats() {
             remove(session, "activity");
             if let Some(status) = session["status"].as_u64() {

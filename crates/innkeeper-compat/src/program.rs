@@ -31,7 +31,7 @@ pub fn build_published_clients() {
 }
 
 /// Builds the published client in this folder of `clients/` and returns its program.
-pub(crate) fn published_client(folder: &str) -> PathBuf {
+pub fn published_client(folder: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(folder);
     let manifest = package.join("Cargo.toml").display().to_string();
     let target = target_profile().join("compat-clients");

@@ -90,6 +90,11 @@ impl Version {
         all
     };
 
+    /// The version as the host knows it.
+    pub fn published(self) -> Published {
+        self.0
+    }
+
     /// The number of the published crate.
     pub fn number(self) -> &'static str {
         self.0.as_str()

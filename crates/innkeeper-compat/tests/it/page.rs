@@ -57,6 +57,7 @@ fn page() -> String {
          ## Limits of older versions\n\n\
          | Feature of the host | Versions without it | Behaviour |\n|---|---|---|\n\
          | several chats in a session | 0.3 and older | the default chat is shown; subagents are opened by their URI |\n\
+         | title of a subagent that is renamed | 0.3 and older | shown after the next subscription |\n\
          | several active clients | 0.4 and older | the client sees its own entry, else the latest |\n\
          | sign-in of a tool call | 0.5.2 and older | the call is shown as running; `auth/required` asks for the token |\n\
          | resume a failed turn | 0.8 and older | shown when another client does it: removed and started again |\n\

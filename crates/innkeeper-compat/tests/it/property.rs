@@ -30,7 +30,7 @@ macro_rules! property {
     };
 }
 
-property! { v0_1 v0_2 v0_3 v0_4 v0_5_2 v0_6 v0_7 v0_8 v0_9 v1_0 }
+property! { v0_1 v0_2 v0_3 v0_4 v0_5_0 v0_5_1 v0_5_2 v0_6 v0_7 v0_8 v0_9 v1_0 }
 
 /// Sequences of actions for each version. `PROPTEST_CASES` sets another number: `cargo xtask nightly` tries 2,000.
 fn cases() -> u32 {

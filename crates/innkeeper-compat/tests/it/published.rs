@@ -1,6 +1,9 @@
-//! The published types and reducers of all versions that can be linked into one program, without their clients.
-//!
-//! 0.5.0 and 0.5.1 cannot be linked beside 0.5.2. Their steps are on the way down to 0.4.
+//! The published types and reducers of all versions, without their clients.
+
+mod process;
+
+use std::cell::RefCell;
+use std::fmt;
 
 use innkeeper_compat::client::AHEAD_OF_0_9;
 use innkeeper_compat::comparison::{comparable, difference, remove};
@@ -9,12 +12,16 @@ use innkeeper_dialects::Version;
 use innkeeper_testkit::sim::{Intent, NewOlderMirror, OlderMirror};
 use serde_json::{Value, json};
 
+use self::process::MirrorProcess;
+
 /// The versions, the oldest first.
-pub const ALL: [NewOlderMirror; 10] = [
+pub const ALL: [NewOlderMirror; 12] = [
     v0_1::mirror,
     v0_2::mirror,
     v0_3::mirror,
     v0_4::mirror,
+    v0_5_0::mirror,
+    v0_5_1::mirror,
     v0_5_2::mirror,
     v0_6::mirror,
     v0_7::mirror,
@@ -24,102 +31,128 @@ pub const ALL: [NewOlderMirror; 10] = [
 ];
 
 macro_rules! published {
-    ($name:ident, $ahp:ident, $version:ident, $era:ident) => {
-        pub mod $name {
-            use std::collections::BTreeMap;
+    (@states linked($ahp:ident, $era:ident $(, $reads:ident)?)) => {
+        innkeeper_compat::mirror!($ahp, $era $(, $reads)?);
 
-            use $ahp::ahp_types::actions::{ActionEnvelope, StateAction};
-            use $ahp::ahp_types::state::{Snapshot, SnapshotState};
-            use $ahp::reducers::{self, ReduceOutcome};
-
-            use super::*;
-
-            pub const VERSION: Version = Version::$version;
-
-            /// The states of a new client.
-            pub fn mirror() -> Box<dyn OlderMirror> {
-                Box::<Mirror>::default()
-            }
-
-            #[derive(Debug, Default)]
-            struct Mirror(BTreeMap<String, SnapshotState>);
-
-            impl OlderMirror for Mirror {
-                fn version(&self) -> Version {
-                    VERSION
-                }
-
-                fn root(&self) -> &'static str {
-                    Words::$version.root()
-                }
-
-                fn show(&mut self, snapshot: &Value) -> Result<(), String> {
-                    let decoded: Snapshot =
-                        serde_json::from_value(snapshot.clone()).map_err(|error| format!("{error}: {snapshot}"))?;
-                    self.0.insert(decoded.resource, decoded.state);
-                    Ok(())
-                }
-
-                fn reduce(&mut self, params: &Value) -> Result<(), String> {
-                    let envelope: ActionEnvelope =
-                        serde_json::from_value(params.clone()).map_err(|error| format!("{error}: {params}"))?;
-                    if matches!(envelope.action, StateAction::Unknown(_)) {
-                        return unknown(VERSION, params);
-                    }
-                    let channel = innkeeper_compat::sdk!(@channel_of $era, envelope);
-                    // Every client of 0.1 gets what happens on the root channel, and ignores it without a subscription.
-                    let is_ignored = !VERSION.has_channels() && channel == self.root();
-                    let Some(state) = self.0.get_mut(&channel) else {
-                        return is_ignored.then_some(()).ok_or_else(|| format!("no state for {params}"));
-                    };
-                    let action = &envelope.action;
-                    let outcome = match state {
-                        SnapshotState::Root(state) => reducers::apply_action_to_root(state, action),
-                        SnapshotState::Session(state) => reducers::apply_action_to_session(state, action),
-                        other => innkeeper_compat::sdk!(@apply $era, other, action),
-                    };
-                    match outcome {
-                        ReduceOutcome::Applied | ReduceOutcome::NoOp => Ok(()),
-                        other => Err(format!("{other:?}: {params}")),
-                    }
-                }
-
-                fn forget(&mut self, channel: &str) {
-                    self.0.remove(channel);
-                }
-
-                fn state(&self, channel: &str) -> Option<Value> {
-                    Some(json!(self.0.get(channel)?))
-                }
-
-                fn difference(&self, mine: Value, fresh: Value) -> Option<String> {
-                    let (mut mine, mut fresh) = (comparable(Words::$version, mine), comparable(Words::$version, fresh));
-                    with_the_same_turns(&mut mine, &mut fresh);
-                    if VERSION.session_is_chat() {
-                        without_tool_kinds(&mut mine);
-                        without_tool_kinds(&mut fresh);
-                    }
-                    difference(&mine, &fresh)
-                }
-
-                fn action(&self, intent: &Intent) -> Value {
-                    action(Words::$version, intent)
-                }
-            }
+        pub(super) fn perform() -> Box<Perform> {
+            let mut mirror = Mirror::default();
+            Box::new(move |command, argument| mirror.perform(command, argument))
         }
+    };
+    (@states process($folder:literal)) => {
+        pub(super) fn perform() -> Box<Perform> {
+            static PROCESS: MirrorProcess = MirrorProcess::new($folder);
+            PROCESS.mirror()
+        }
+    };
+    ($($name:ident, $version:ident, $runtime:ident $source:tt;)+) => {
+        $(
+            pub mod $name {
+                use super::*;
+
+                pub const VERSION: Version = Version::$version;
+
+                /// The states of a new client.
+                pub fn mirror() -> Box<dyn OlderMirror> {
+                    let perform = RefCell::new(states::perform());
+                    Box::new(PublishedMirror { words: Words::$version, perform })
+                }
+
+                mod states {
+                    use super::super::*;
+
+                    published!(@states $runtime $source);
+                }
+            }
+        )+
     };
 }
 
-published!(v0_1, ahp_0_1, V0_1, sessions);
-published!(v0_2, ahp_0_2, V0_2, channels);
-published!(v0_3, ahp_0_3, V0_3, channels);
-published!(v0_4, ahp_0_4, V0_4, chats);
-published!(v0_5_2, ahp_0_5_2, V0_5_2, chats);
-published!(v0_6, ahp_0_6, V0_6, chats);
-published!(v0_7, ahp_0_7, V0_7, chats);
-published!(v0_8, ahp_0_8, V0_8, chats);
-published!(v0_9, ahp_0_9, V0_9, chats);
-published!(v1_0, ahp_1_0, V1_0, chats);
+published! {
+    v0_1, V0_1, linked(ahp_0_1, sessions);
+    v0_2, V0_2, linked(ahp_0_2, channels);
+    v0_3, V0_3, linked(ahp_0_3, channels);
+    v0_4, V0_4, linked(ahp_0_4, chats);
+    v0_5_0, V0_5_0, process("v0_5_0");
+    v0_5_1, V0_5_1, process("v0_5_1");
+    v0_5_2, V0_5_2, linked(ahp_0_5_2, chats);
+    v0_6, V0_6, linked(ahp_0_6, chats, sign_ins);
+    v0_7, V0_7, linked(ahp_0_7, chats, sign_ins);
+    v0_8, V0_8, linked(ahp_0_8, chats, sign_ins);
+    v0_9, V0_9, linked(ahp_0_9, chats, sign_ins);
+    v1_0, V1_0, linked(ahp_1_0, chats, sign_ins);
+}
+
+/// Performs a command of [`innkeeper_compat::mirror!`].
+pub(crate) type Perform = dyn FnMut(&str, &Value) -> Result<Value, String>;
+
+/// The states of a client, in this program or in a process.
+struct PublishedMirror {
+    words: Words,
+    perform: RefCell<Box<Perform>>,
+}
+
+impl fmt::Debug for PublishedMirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words.fmt(f)
+    }
+}
+
+impl PublishedMirror {
+    fn perform(&self, command: &str, argument: &Value) -> Result<Value, String> {
+        (self.perform.borrow_mut())(command, argument)
+    }
+}
+
+impl OlderMirror for PublishedMirror {
+    fn version(&self) -> Version {
+        self.words.published()
+    }
+
+    fn root(&self) -> &'static str {
+        self.words.root()
+    }
+
+    fn show(&mut self, snapshot: &Value) -> Result<(), String> {
+        self.perform("show", snapshot).map(drop)
+    }
+
+    fn reduce(&mut self, params: &Value) -> Result<(), String> {
+        let outcome = self.perform("reduce", params)?;
+        // Every client of 0.1 gets what happens on the root channel, and ignores it without a subscription.
+        let is_ignored = !self.words.has_channels() && params["action"].get("session").is_none();
+        match outcome.as_str().unwrap_or_default() {
+            "reduced" => Ok(()),
+            "elsewhere" if is_ignored => Ok(()),
+            "elsewhere" => Err(format!("no state for {params}")),
+            _ => unknown(self.version(), params),
+        }
+    }
+
+    fn forget(&mut self, channel: &str) {
+        // A mirror forgets channels that it does not have, too.
+        let _ = self.perform("forget", &channel.into());
+    }
+
+    fn state(&self, channel: &str) -> Option<Value> {
+        let state = self.perform("state", &channel.into());
+        state.ok().filter(|state| !state.is_null())
+    }
+
+    fn difference(&self, mine: Value, fresh: Value) -> Option<String> {
+        let (mut mine, mut fresh) = (comparable(self.words, mine), comparable(self.words, fresh));
+        with_the_same_turns(&mut mine, &mut fresh);
+        if self.version().session_is_chat() {
+            without_tool_kinds(&mut mine);
+            without_tool_kinds(&mut fresh);
+        }
+        difference(&mine, &fresh)
+    }
+
+    fn action(&self, intent: &Intent) -> Value {
+        action(self.words, intent)
+    }
+}
 
 /// An action that the types of a version do not know: only those of 0.9 lack some that its clients get.
 fn unknown(version: Version, params: &Value) -> Result<(), String> {

@@ -85,7 +85,7 @@ fn a_missing_step_is_found_for_every_version() {
             [$((published::$version::VERSION, &[published::$version::mirror as innkeeper_testkit::sim::NewOlderMirror])),+]
         };
     }
-    for (version, older) in missing! { v0_1 v0_2 v0_3 v0_4 v0_5_2 v0_6 v0_7 v0_8 } {
+    for (version, older) in missing! { v0_1 v0_2 v0_3 v0_4 v0_5_0 v0_5_1 v0_5_2 v0_6 v0_7 v0_8 } {
         let options = RunOptions {
             older,
             translation_bug: Some(TranslationBug::MissingStep),

@@ -5,6 +5,9 @@ mod process;
 #[macro_use]
 #[path = "../../../src/sdk.rs"]
 mod sdk;
+#[macro_use]
+#[path = "../../../src/mirror.rs"]
+mod mirror;
 #[path = "../../../src/wire.rs"]
 mod wire;
 
@@ -12,7 +15,14 @@ mod v0_5_0 {
     sdk!(ahp, chats);
 }
 
+mod reducers {
+    mirror!(ahp, chats);
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    process::serve(v0_5_0::run).await;
+    match std::env::args().nth(1).as_deref() {
+        Some("mirrors") => process::serve_mirrors(reducers::Mirror::default, reducers::Mirror::perform),
+        _ => process::serve(v0_5_0::run).await,
+    }
 }

@@ -1,5 +1,6 @@
 //! The literal examples of the documents that describe 0.2, 0.3, 0.4 and 0.5, sent as they are written there.
 
+use innkeeper_compat::version::Version;
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
@@ -119,6 +120,13 @@ async fn the_session_channel_of_0_2_works_as_its_reference_says() {
     let page = client.answer(&json!(9)).await.expect("fetched");
     assert_eq!((ids(&page), &page["hasMore"]), (vec!["t2".into()], &json!(true)));
 
+    let frame = format!(
+        "{{ \"jsonrpc\": \"2.0\", \"id\": 10, \"method\": \"fetchTurns\",\n\"params\": {{ \"channel\": \"{session}\", \"before\": \"t1\", \"limit\": 20 }} }}"
+    );
+    client.send(frame).await;
+    let page = client.answer(&json!(10)).await.expect("fetched");
+    assert_eq!(page, json!({ "turns": [], "hasMore": false }));
+
     // session/pendingMessageSet with `userMessage`, session/isReadChanged, session/titleChanged.
     client
         .dispatch(
@@ -210,21 +218,22 @@ async fn customizations_and_client_tools_of_0_5_work_as_their_guide_says() {
         state["activeClients"].is_array() && state.get("summary").is_none(),
         "flat: {state}"
     );
-    // The dispatch of the guide as it stands, with the member `session` of its examples.
+    // The dispatches of the guide as they stand: plugins, then tools with the member `session`, then other tools.
+    let published = json!({
+        "type": "plugin",
+        "id": "client-plugin-1",
+        "uri": "virtual://my-client/workspace-skills",
+        "name": "Workspace Skills",
+        "enabled": true,
+        "nonce": "sha256:...",
+    });
     let joined = json!({
         "type": "session/activeClientSet",
-        "session": session,
         "activeClient": {
             "clientId": "my-client-id",
             "displayName": "VS Code",
-            "tools": [{
-                "name": "runUnitTests", "title": "Run Unit Tests", "description": "Runs unit tests in the project",
-                "inputSchema": { "type": "object", "properties": { "pattern": { "type": "string" } } },
-            }],
-            "customizations": [{
-                "type": "plugin", "id": "client-plugin-1", "uri": "virtual://my-client/workspace-skills",
-                "name": "Workspace Skills", "enabled": true, "nonce": "sha256:...",
-            }],
+            "tools": [],
+            "customizations": [published],
         },
     });
     client.dispatch(session, 1, joined).await;
@@ -262,21 +271,65 @@ async fn customizations_and_client_tools_of_0_5_work_as_their_guide_says() {
     let toggled = action(&mut client, "session/customizationToggled").await;
     assert_eq!(toggled["action"], toggle);
 
-    // The client denies a tool call, and chat/toolCallComplete reports another.
+    let run_unit_tests = json!({
+        "name": "runUnitTests",
+        "title": "Run Unit Tests",
+        "description": "Runs unit tests in the project",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "pattern": { "type": "string" } }
+        },
+    });
+    let lint = json!({ "name": "lint" });
+    for (number, tools) in [(3, json!([lint])), (4, json!([run_unit_tests, lint]))] {
+        let updated = json!({
+            "type": "session/activeClientSet",
+            "session": session,
+            "activeClient": {
+                "clientId": "my-client-id",
+                "displayName": "VS Code",
+                "tools": tools,
+                "customizations": [published],
+            },
+        });
+        client.dispatch(session, number, updated).await;
+        let set = action(&mut client, "session/activeClientSet").await;
+        assert_eq!(set["action"]["activeClient"]["tools"], tools, "full replacement: {set}");
+    }
+
+    // The client does not recognize a tool call and denies it; chat/toolCallComplete reports another.
     let chat = state["defaultChat"].as_str().expect("a chat").to_owned();
     client
         .call("subscribe", json!({ "channel": chat }))
         .await
         .expect("subscribed");
-    let text = "/client-tool runUnitTests {\"pattern\": \"*\"}";
-    let message = json!({ "text": text, "origin": { "kind": "user" } });
-    client
-        .dispatch(
-            &chat,
-            3,
-            json!({ "type": "chat/turnStarted", "turnId": "t1", "message": message }),
-        )
-        .await;
+    let start = |turn: &str, tool: &str| {
+        let message =
+            json!({ "text": format!("/client-tool {tool} {{\"pattern\": \"*\"}}"), "origin": { "kind": "user" } });
+        json!({ "type": "chat/turnStarted", "turnId": turn, "message": message })
+    };
+    client.dispatch(&chat, 5, start("t1", "lint")).await;
+    let call = action(&mut client, "chat/toolCallStart").await;
+    action(&mut client, "chat/toolCallReady").await;
+    let denied = json!({
+        "type": "chat/toolCallConfirmed",
+        "session": session,
+        "turnId": "t1",
+        "toolCallId": call["action"]["toolCallId"],
+        "approved": false,
+        "reason": "denied",
+    });
+    client.dispatch(&chat, 6, denied).await;
+    let seen = until_turn_ends(&mut client, "chat/turnComplete", "t1").await;
+    // The reducers of no version deny a call that runs, so the host ends it as failed and says so to its author.
+    let echo = seen.iter().find(|params| params["origin"]["clientSeq"] == 6);
+    let reason = &echo.expect("an answer")["rejectionReason"];
+    assert_eq!(reason, "the call is running already, so it was ended as failed");
+    let is_end = |params: &&Value| params["action"]["type"] == "chat/toolCallComplete";
+    let end = seen.iter().find(is_end).expect("the end of the call");
+    assert_eq!(end["action"]["result"]["success"], false, "{end}");
+
+    client.dispatch(&chat, 7, start("t2", "runUnitTests")).await;
     let call = action(&mut client, "chat/toolCallStart").await;
     assert_eq!(
         call["action"]["contributor"],
@@ -284,15 +337,15 @@ async fn customizations_and_client_tools_of_0_5_work_as_their_guide_says() {
     );
     action(&mut client, "chat/toolCallReady").await;
     let complete = json!({
-        "type": "chat/toolCallComplete", "turnId": "t1", "toolCallId": call["action"]["toolCallId"],
+        "type": "chat/toolCallComplete", "turnId": "t2", "toolCallId": call["action"]["toolCallId"],
         "result": { "success": true, "pastTenseMessage": "Ran the tests", "content": [{ "type": "text", "text": "all green" }] },
     });
-    client.dispatch(&chat, 4, complete).await;
-    until_turn_ends(&mut client, "chat/turnComplete", "t1").await;
+    client.dispatch(&chat, 8, complete).await;
+    until_turn_ends(&mut client, "chat/turnComplete", "t2").await;
     client
         .dispatch(
             session,
-            5,
+            9,
             json!({ "type": "session/activeClientRemoved", "clientId": "my-client-id" }),
         )
         .await;
@@ -435,38 +488,88 @@ async fn a_child_is_toggled_by_0_4_and_its_container_is_not() {
     );
 }
 
+/// The proposal of `systemMessageTransform`, for clients of every version that has requests of the host.
 #[tokio::test]
-async fn a_client_of_0_2_opts_in_to_prompt_transforms() {
+async fn clients_of_every_version_opt_in_to_prompt_transforms() {
     let host = start().await;
-    let session = "ahp-session:/transform";
-    let (mut client, _) = in_session(&host, "0.2.0", "rewriter", session).await;
-    let active = json!({
-        "clientId": "rewriter", "tools": [], "systemMessageTransform": { "sections": ["tone"] },
-    });
-    client
-        .dispatch(
-            session,
-            1,
-            json!({ "type": "session/activeClientChanged", "activeClient": active }),
+    let versions = Version::ALL
+        .into_iter()
+        .filter(|version| version.published().has_reverse_requests());
+    for version in versions {
+        let session = format!("ahp-session:/transform-{}", version.number());
+        let (mut client, _) = in_session(
+            &host,
+            version.number(),
+            &format!("rewriter-{}", version.number()),
+            &session,
         )
         .await;
-    let changed = action(&mut client, "session/activeClientChanged").await;
-    assert_eq!(
-        changed["action"]["activeClient"]["systemMessageTransform"]["sections"],
-        json!(["tone"])
-    );
-    let started = json!({ "type": "session/turnStarted", "turnId": "t1", "userMessage": { "text": "/prompt tone" } });
-    client.dispatch(session, 2, started).await;
-    let asked = client
-        .notification("the host asks for a rewrite", |message| {
-            message["method"] == "systemMessageTransform"
-        })
-        .await;
-    assert_eq!(asked["params"]["channel"], session, "{asked}");
-    let sections = json!({ "tone": { "content": "Speak like a pirate." } });
-    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "sections": sections } });
-    client.send(answer.to_string()).await;
-    let seen = until_turn_ends(&mut client, "session/turnComplete", "t1").await;
-    let said: String = seen.iter().map(|params| params["action"].to_string()).collect();
-    assert!(said.contains("Speak like a pirate."), "{said}");
+        let root = client.call("subscribe", json!({ "channel": "ahp-root://" })).await;
+        let root = root.expect("subscribed");
+        let sections = &root["snapshot"]["state"]["agents"][0]["systemMessageSections"];
+        let ids = sections
+            .as_array()
+            .expect("a catalogue")
+            .iter()
+            .map(|section| &section["id"]);
+        assert!(ids.into_iter().any(|id| id == "tone"), "{version:?}: {sections}");
+
+        let active = json!({
+            "clientId": format!("rewriter-{}", version.number()), "tools": [], "systemMessageTransform": { "sections": ["tone"] },
+        });
+        let kind = match version.has_active_clients() {
+            true => "session/activeClientSet",
+            false => "session/activeClientChanged",
+        };
+        client
+            .dispatch(&session, 1, json!({ "type": kind, "activeClient": active }))
+            .await;
+        let changed = action(&mut client, kind).await;
+        assert_eq!(
+            changed["action"]["activeClient"]["systemMessageTransform"]["sections"],
+            json!(["tone"])
+        );
+
+        let (chat, prefix) = match version.has_chats() {
+            false => (session.clone(), "session"),
+            true => {
+                let state = client
+                    .call("subscribe", json!({ "channel": session }))
+                    .await
+                    .expect("subscribed");
+                let chat = state["snapshot"]["state"]["defaultChat"]
+                    .as_str()
+                    .expect("a chat")
+                    .to_owned();
+                client
+                    .call("subscribe", json!({ "channel": chat }))
+                    .await
+                    .expect("subscribed");
+                (chat, "chat")
+            }
+        };
+        let started = version.turn_started("t1", "/prompt tone");
+        client.dispatch(&chat, 2, started).await;
+        let echo = action(&mut client, &format!("{prefix}/turnStarted")).await;
+        assert_eq!(echo.get("rejectionReason"), None, "{echo}");
+        let asked = client
+            .notification("the host asks for a rewrite", |message| {
+                message["method"] == "systemMessageTransform"
+            })
+            .await;
+        assert_eq!(asked["params"]["channel"], session, "{asked}");
+        let asked_about = asked["params"]["sections"].as_object().expect("sections");
+        assert_eq!(
+            asked_about.keys().collect::<Vec<_>>(),
+            ["tone"],
+            "only the sections of the opt-in"
+        );
+        assert!(asked_about["tone"]["content"].is_string(), "{asked}");
+        let sections = json!({ "tone": { "content": "Speak like a pirate." } });
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "sections": sections } });
+        client.send(answer.to_string()).await;
+        let seen = until_turn_ends(&mut client, &format!("{prefix}/turnComplete"), "t1").await;
+        let said: String = seen.iter().map(|params| params["action"].to_string()).collect();
+        assert!(said.contains("Speak like a pirate."), "{version:?}: {said}");
+    }
 }

@@ -333,7 +333,7 @@ async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
         output_tokens: Some(34),
         cache_read_tokens: Some(1000),
         model: Some("tour".to_owned()),
-        rules: Vec::new(),
+        ..innkeeper_host::agent::Usage::default()
     };
     events.usage(usage).await?;
     let words = "I report 1200 tokens in, 1000 of them from the cache, and 34 out. They cost nothing.";

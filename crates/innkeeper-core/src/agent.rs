@@ -44,6 +44,13 @@ pub enum AgentEvent {
     Notice(String),
     /// A better title for the session, unless a user chose one.
     Title(String),
+    /// The agent changed one of its own settings of the session, such as its mode.
+    Setting {
+        /// The id of the setting.
+        id: String,
+        /// The new value.
+        value: Box<serde_json::Value>,
+    },
     /// Content that is not in the turn itself, because it is long or not text.
     Resource {
         /// Its URI.
@@ -153,7 +160,7 @@ pub enum BackgroundChange {
 }
 
 /// Token counts of a turn.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
     /// Tokens read.
     pub input_tokens: Option<u32>,
@@ -165,6 +172,8 @@ pub struct Usage {
     pub model: Option<String>,
     /// The rules that were applied so far, shown in `_meta["innkeeper.rules"]`.
     pub rules: Vec<AppliedRule>,
+    /// Further fields of the agent in `_meta`, each with a name that begins with `innkeeper.`.
+    pub meta: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A rule that an agent followed in a turn.

@@ -50,6 +50,8 @@ pub struct ToolStart {
     pub mcp: Option<McpName>,
     /// The server's description of its view, for clients that show MCP Apps (MCP-20).
     pub ui: Option<Map<String, Value>>,
+    /// Further fields of the agent in `_meta`, each with a name that begins with `innkeeper.`.
+    pub meta: Map<String, Value>,
 }
 
 /// Presentation kind of a tool's calls (`_meta.toolKind`).

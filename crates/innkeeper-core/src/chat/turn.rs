@@ -18,6 +18,7 @@ use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
 use crate::chat::chats::{OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
+use crate::chat::tool_call::meta::of_agent;
 use crate::core::{Cx, Host, never};
 use crate::customization::disabled_ids;
 use crate::dispatch::elapsed;
@@ -233,6 +234,7 @@ impl Host {
                 self.add_whole_part(cx, chat_id, ResponsePart::ContentRef(part));
             }
             AgentEvent::Title(title) => self.retitle(cx, chat_id, &title_in(&title), TitleSource::Agent),
+            AgentEvent::Setting { id, value } => self.agent_sets(cx, chat_id, id, *value),
             AgentEvent::Tool { call, step } => self.tool_step(cx, chat_id, turn, call, *step),
             AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
             AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),
@@ -572,15 +574,17 @@ impl Host {
 }
 
 fn usage_info(usage: Usage) -> UsageInfo {
+    let mut meta: Map<String, Value> = of_agent(&usage.meta).collect();
+    if !usage.rules.is_empty() {
+        let rules: Vec<Value> = usage.rules.into_iter().map(applied_rule).collect();
+        meta.insert(RULES.to_owned(), json!(rules));
+    }
     UsageInfo {
         input_tokens: usage.input_tokens.map(Into::into),
         output_tokens: usage.output_tokens.map(Into::into),
         model: usage.model,
         cache_read_tokens: usage.cache_read_tokens.map(Into::into),
-        meta: (!usage.rules.is_empty()).then(|| {
-            let rules: Vec<Value> = usage.rules.into_iter().map(applied_rule).collect();
-            Map::from_iter([(RULES.to_owned(), json!(rules))])
-        }),
+        meta: Some(meta).filter(|meta| !meta.is_empty()),
     }
 }
 

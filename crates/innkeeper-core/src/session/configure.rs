@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ahp_types::actions::{RootConfigChangedAction, SessionConfigChangedAction};
+use ahp_types::actions::{RootConfigChangedAction, SessionConfigChangedAction, StateAction};
 use ahp_types::state::{RootConfigState, SessionConfigState};
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::chat::approval;
 use crate::chat::approval_mode;
 use crate::clients::access::Scope;
 use crate::config::CoreConfig;
-use crate::core::{Cx, Host};
+use crate::core::{Cx, Host, never};
 use crate::customization::disabled_ids;
 use crate::effect::{CompletionQuery, CompletionRequest};
 use crate::ids::{ChannelId, ConnId};
@@ -369,6 +369,30 @@ impl Host {
         running.sort_unstable();
         for chat in running {
             self.watch(cx, chat);
+        }
+    }
+
+    /// Takes a value that an agent chose for a setting of its own. Settings of the host are not its to change, and a
+    /// value that does not fit is ignored.
+    pub(crate) fn agent_sets(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, id: String, value: Value) {
+        let Some(session) = self.session_of(chat_id) else {
+            return never!("a run is in a chat of a session");
+        };
+        // A restored session may lack a setting that its agent has by now.
+        let is_own = self
+            .agent_of(session)
+            .is_some_and(|agent| settings::find(&agent.settings, &id).is_some());
+        let is_policy = settings::find(&approval::settings(), &id).is_some() || id == isolation::setting().id;
+        if !is_own || is_policy {
+            return;
+        }
+        let config = Map::from_iter([(id, value)]);
+        let changed = SessionConfigChangedAction { config, replace: None };
+        if let Ok(Change::Apply(action)) = self.check_session_config(session, &changed, Scope::Drive) {
+            let session_id = self.chats.get(&chat_id).map(|chat| chat.session);
+            if let Some(session_id) = session_id {
+                self.commit(cx, session_id, StateAction::SessionConfigChanged(action), None);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
                 kind: None,
                 mcp: None,
                 ui: None,
+                meta: serde_json::Map::new(),
             },
             mcp: None,
         },

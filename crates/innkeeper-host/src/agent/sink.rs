@@ -92,6 +92,13 @@ impl EventSink {
         self.send(AgentEvent::Title(title.into())).await
     }
 
+    /// Says that the agent changed one of its own [settings](super::AgentInfo::with_setting) of the session, such as its
+    /// mode. Settings of the host, and values that do not fit, are ignored.
+    pub async fn setting(&self, id: impl Into<String>, value: serde_json::Value) -> Result<(), AgentError> {
+        let (id, value) = (id.into(), Box::new(value));
+        self.send(AgentEvent::Setting { id, value }).await
+    }
+
     /// Something to look at that is not text, by its URI and, if it is known, its media type. [`Self::attach`] shows what
     /// has no URI yet.
     pub async fn resource(

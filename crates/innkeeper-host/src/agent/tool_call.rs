@@ -35,6 +35,7 @@ pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
             kind: None,
             mcp: None,
             ui: None,
+            meta: serde_json::Map::new(),
         },
         mcp: None,
     }
@@ -96,6 +97,12 @@ impl ToolCallBuilder {
     /// Shows a view of the call where clients can: `_meta.ui`, as its server wrote it (MCP-20).
     pub fn ui(mut self, ui: serde_json::Map<String, serde_json::Value>) -> Self {
         self.start.ui = Some(ui);
+        self
+    }
+
+    /// Adds fields of the agent's own to `_meta`, each with a name that begins with `innkeeper.`; others are left out.
+    pub fn meta(mut self, fields: serde_json::Map<String, serde_json::Value>) -> Self {
+        self.start.meta = fields;
         self
     }
 

@@ -67,7 +67,7 @@ impl Sampler for TurnSampler {
             output_tokens: sum(|usage| usage.output),
             cache_read_tokens: sum(|usage| usage.cache_read),
             model: Some(self.model.id.clone()),
-            rules: Vec::new(),
+            ..Usage::default()
         })
     }
 }

@@ -30,6 +30,7 @@ impl TurnUsage {
             cache_read_tokens: self.cache_read,
             model: Some(model.to_owned()),
             rules,
+            ..Usage::default()
         }
     }
 }

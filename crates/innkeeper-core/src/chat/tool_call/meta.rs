@@ -7,10 +7,11 @@ use ahp_types::state::ToolResultSubagentContent;
 use serde_json::{Map, Value, json};
 
 use crate::agent::{ToolKind, ToolStart};
+use crate::chat::approval::APPROVAL;
 use crate::core::json_bytes;
 use crate::ids::ClientId;
 
-/// Maximum bytes of a server's data about the view of a call.
+/// Maximum bytes of a server's data about the view of a call, and of each field of an agent's own.
 const MAX_UI_BYTES: usize = 16 << 10;
 
 /// Presentation of the call in clients.
@@ -56,7 +57,17 @@ pub(super) fn of_start(start: &ToolStart) -> Option<Meta> {
     if let Some(ui) = start.ui.as_ref().filter(|ui| json_bytes(ui) <= MAX_UI_BYTES) {
         meta.insert(UI.to_owned(), Value::Object(ui.clone()));
     }
+    meta.extend(of_agent(&start.meta));
     (!meta.is_empty()).then_some(meta)
+}
+
+/// Returns the fields of an agent's own, unless they are too long or named like a field of others.
+pub(crate) fn of_agent(fields: &Meta) -> impl Iterator<Item = (String, Value)> + '_ {
+    let is_own = |name: &String| name.starts_with("innkeeper.") && ![DECIDED_BY, APPROVAL].contains(&name.as_str());
+    let fields = fields
+        .iter()
+        .filter(move |(name, value)| is_own(name) && json_bytes(value) <= MAX_UI_BYTES);
+    fields.map(|(name, value)| (name.clone(), value.clone()))
 }
 
 /// The `_meta` of a call that has started a subagent, whose chat exists.

@@ -226,3 +226,28 @@ fn an_embedded_text_of_a_past_result_is_told_again() {
     let told = innkeeper_core::past_turn(&serde_json::from_value(turn).unwrap());
     assert_eq!(told.tools[0].output.as_deref(), Some("two rooms"));
 }
+
+#[test]
+fn tool19_an_agent_adds_fields_of_its_own_and_no_fields_of_others() {
+    let (mut stage, conn, chat) = working();
+    let own =
+        json!({ "innkeeper.acp": { "kind": "edit" }, "toolKind": "search", "innkeeper.decidedBy": {}, "mine": 1 });
+    let start = ToolStart {
+        meta: own.as_object().cloned().expect("an object"),
+        ..terminal()
+    };
+    stage.call(start, harmless());
+    let expected = json!({ "toolKind": "terminal", "language": "shellscript", "innkeeper.acp": { "kind": "edit" } });
+    assert_eq!(stage.call_state(&chat, CALL)["_meta"], expected);
+    stage.inbox(conn);
+    let long = json!({ "innkeeper.acp": { "cost": 1 }, "innkeeper.long": "x".repeat(20_000) });
+    stage.says(innkeeper_core::AgentEvent::Usage(Box::new(innkeeper_core::Usage {
+        meta: long.as_object().cloned().expect("an object"),
+        ..innkeeper_core::Usage::default()
+    })));
+    let action = stage.actions(conn).remove(0);
+    assert_eq!(
+        action["action"]["usage"]["_meta"],
+        json!({ "innkeeper.acp": { "cost": 1 } })
+    );
+}

@@ -174,6 +174,7 @@ pub fn tool_start() -> ToolStart {
         kind: None,
         mcp: None,
         ui: None,
+        meta: serde_json::Map::new(),
     }
 }
 

@@ -38,6 +38,7 @@ pub fn host_tool(name: &str) -> ToolStart {
         kind: None,
         mcp: None,
         ui: None,
+        meta: serde_json::Map::new(),
     }
 }
 

@@ -3,7 +3,9 @@
 use ahp_types::commands::{ResolveSessionConfigResult, SessionConfigCompletionsResult};
 use innkeeper_core::agent::{Choice, CommandInfo, Setting, SettingKind};
 use innkeeper_core::request::{Completions, CreateSession, SessionSetup, SettingQuery};
-use innkeeper_core::{AgentCommand, AgentProfile, Command, CompletionQuery, ConnId, CoreConfig, Effect, Seq};
+use innkeeper_core::{
+    AgentCommand, AgentEvent, AgentProfile, Command, CompletionQuery, ConnId, CoreConfig, Effect, Seq,
+};
 use serde_json::{Map, Value, json};
 
 use crate::harness::{ROOT, SESSION, Stage, agent, error, new_session};
@@ -523,4 +525,36 @@ fn cmp02_the_offset_is_counted_in_utf16_and_stays_within_the_text() {
         let expected = "params.offset: must be between 0 and 2, the length of the text in UTF-16 code units";
         assert_eq!(error(&answer), (-32602, expected), "{offset}");
     }
+}
+
+#[test]
+fn ses23_an_agent_changes_its_own_settings_and_none_of_the_host() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    stage.subscribe(conn, SESSION);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.start_turn(conn, &chat, "t");
+    stage.inbox(conn);
+    let sets = |id: &str, value: Value| AgentEvent::Setting {
+        id: id.to_owned(),
+        value: Box::new(value),
+    };
+    let before = stage.state(SESSION)["config"]["values"].clone();
+    // The policy of the host, a fixed setting, a value that does not fit, and a setting of another agent.
+    for (id, value) in [
+        ("autoApprove", json!("autoApprove")),
+        ("approvedTools", json!(["shell(*)"])),
+        ("branch", json!("other")),
+        ("zeal", json!("huge")),
+        ("mood", json!("grumpy")),
+    ] {
+        stage.says(sets(id, value));
+    }
+    assert_eq!(stage.state(SESSION)["config"]["values"], before);
+    stage.says(sets("zeal", json!("high")));
+    assert_eq!(stage.state(SESSION)["config"]["values"]["zeal"], "high");
+    let heard = stage.action_types(conn);
+    let changes = heard.iter().filter(|name| *name == "session/configChanged");
+    assert_eq!(changes.count(), 1, "{heard:?}");
 }

@@ -312,6 +312,7 @@ fn text_bytes(event: &AgentEvent) -> usize {
         AgentEvent::Tool { step, .. } => step_bytes(step),
         AgentEvent::Ask(_)
         | AgentEvent::Remember(_)
+        | AgentEvent::Setting { .. }
         | AgentEvent::EndPart
         | AgentEvent::Usage(_)
         | AgentEvent::Activity(None)

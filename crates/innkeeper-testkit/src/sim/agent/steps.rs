@@ -122,6 +122,7 @@ fn start(run: &Run, id: String, choices: &mut Choices<'_>) -> AgentEvent {
         contributor,
         mcp: None,
         ui: None,
+        meta: serde_json::Map::new(),
     };
     tool(&id, ToolStep::Start(start))
 }
@@ -180,6 +181,7 @@ fn wrong_step(call: &Call, choices: &mut Choices<'_>) -> ToolStep {
             kind: None,
             mcp: None,
             ui: None,
+            meta: serde_json::Map::new(),
         }),
     }
 }

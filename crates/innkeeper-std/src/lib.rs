@@ -13,7 +13,7 @@
 //! - **Watches** (feature `watch`): one `DirectoryWatcher` for many directories.
 //! - **Server-sent events** ([`event_stream`]) with a bound on each.
 //! - **Locks** ([`sync`]) that a panic does not poison.
-//! - **Texts** ([`text`]) shortened at a character boundary.
+//! - **Texts** ([`text`]) shortened at a character boundary, and output of terminals as [`PlainText`].
 //!
 //! # Example
 //!
@@ -41,6 +41,7 @@
 pub mod event_stream;
 #[cfg(feature = "files")]
 mod files;
+mod plain_text;
 #[cfg(feature = "processes")]
 mod processes;
 pub mod sync;
@@ -60,6 +61,7 @@ pub use files::{
     resolve::{leads_outside, or_dot, without_links},
     temp_entry::{TEMP_PREFIX, TempEntry, rename_to_free},
 };
+pub use plain_text::PlainText;
 #[cfg(feature = "processes")]
 pub use processes::{
     environment::needed_variables,

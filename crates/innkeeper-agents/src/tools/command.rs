@@ -32,7 +32,6 @@ use super::{Announcement, EnvironmentRules, HostTool, ToolAnswer, ToolEnv, ToolL
 use crate::model::api::ToolSpec;
 
 mod output;
-mod plain_text;
 mod terminal;
 
 /// Maximum factor by which updates of the output slow down.

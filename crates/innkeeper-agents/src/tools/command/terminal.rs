@@ -5,10 +5,10 @@ use std::time::Duration;
 use innkeeper_host::AgentError;
 use innkeeper_host::agent::{ToolCall, ToolContent, ToolResult};
 use innkeeper_host::terminals::{AgentTerminal, CommandStep};
+use innkeeper_std::PlainText;
 use tokio::time::Instant;
 
 use super::output::Output;
-use super::plain_text::PlainText;
 use super::{Ending, Request, complete, quoted};
 use crate::tools::{ToolAnswer, ToolLimits};
 
@@ -68,7 +68,7 @@ pub(super) async fn run(
             Ending::TimedOut
         }
     };
-    command.text.flush(&mut command.output);
+    command.text.flush(&mut |line| command.output.push(line.as_bytes()));
     let shown = command.content(Some(&ending));
     complete(call, request, &ending, &command.output, Some(shown)).await
 }
@@ -80,7 +80,7 @@ impl Command<'_> {
         loop {
             tokio::select! {
                 step = self.terminal.next() => match step {
-                    Some(CommandStep::Output(text)) => self.text.push(&text, &mut self.output),
+                    Some(CommandStep::Output(text)) => self.text.push(&text, &mut |line| self.output.push(line.as_bytes())),
                     Some(CommandStep::Ended(end)) => return Ok(Watched::Ended(Ending::of(end.exit_code))),
                     None => return Ok(Watched::Ended(Ending::Closed)),
                 },
@@ -99,7 +99,7 @@ impl Command<'_> {
         self.terminal.kill();
         let draining = async {
             while let Some(CommandStep::Output(text)) = self.terminal.next().await {
-                self.text.push(&text, &mut self.output);
+                self.text.push(&text, &mut |line| self.output.push(line.as_bytes()));
             }
         };
         let _ = tokio::time::timeout(KILL_TIME, draining).await;
@@ -111,7 +111,7 @@ impl Command<'_> {
         let name = quoted(line);
         let mut background = call.background(line.clone(), line.clone()).await?;
         background.in_terminal(self.terminal.uri()).await?;
-        self.text.flush(&mut self.output);
+        self.text.flush(&mut |line| self.output.push(line.as_bytes()));
         let text = self.output.excerpt();
         let result = ToolResult {
             content: vec![ToolContent::Text(text.clone()), self.content(None)],

@@ -1,14 +1,19 @@
 //! Output of a terminal as plain text, for models.
 
-use super::output::Output;
-
 /// Bytes of one line after which it is passed on, although it may still be written over.
 const MAX_LINE: usize = 64 << 10;
 
 /// Removes escape sequences, and keeps of a line that was written several times, such as a progress bar, the last
 /// version.
+///
+/// ```
+/// let mut text = innkeeper_std::PlainText::default();
+/// let mut plain = String::new();
+/// text.push("\x1b[1m10%\r100%\x1b[0m\r\n", &mut |line| plain.push_str(line));
+/// assert_eq!(plain, "100%\n");
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct PlainText {
+pub struct PlainText {
     line: String,
     /// The cursor went back to the beginning of the line.
     is_returned: bool,
@@ -16,7 +21,7 @@ pub(super) struct PlainText {
 
 impl PlainText {
     /// Takes output that ends in no escape sequence, and passes complete lines on.
-    pub(super) fn push(&mut self, text: &str, output: &mut Output) {
+    pub fn push(&mut self, text: &str, pass_on: &mut dyn FnMut(&str)) {
         let mut chars = text.chars();
         while let Some(c) = chars.next() {
             match c {
@@ -25,30 +30,30 @@ impl PlainText {
                 '\n' => {
                     self.is_returned = false;
                     self.line.push('\n');
-                    self.flush(output);
+                    self.flush(pass_on);
                 }
                 '\x08' => {
                     self.line.pop();
                 }
-                '\t' => self.add(c, output),
+                '\t' => self.add(c, pass_on),
                 c if c.is_control() => {}
-                c => self.add(c, output),
+                c => self.add(c, pass_on),
             }
         }
     }
 
     /// Passes the last line on.
-    pub(super) fn flush(&mut self, output: &mut Output) {
-        output.push(std::mem::take(&mut self.line).as_bytes());
+    pub fn flush(&mut self, pass_on: &mut dyn FnMut(&str)) {
+        pass_on(&std::mem::take(&mut self.line));
     }
 
-    fn add(&mut self, c: char, output: &mut Output) {
+    fn add(&mut self, c: char, pass_on: &mut dyn FnMut(&str)) {
         if std::mem::take(&mut self.is_returned) {
             self.line.clear();
         }
         self.line.push(c);
         if self.line.len() >= MAX_LINE {
-            self.flush(output);
+            self.flush(pass_on);
         }
     }
 }
@@ -83,13 +88,13 @@ mod tests {
     use super::*;
 
     fn plain(pieces: &[&str]) -> String {
-        let mut output = Output::new(1000, 1000, 1000);
+        let mut output = String::new();
         let mut text = PlainText::default();
         for piece in pieces {
-            text.push(piece, &mut output);
+            text.push(piece, &mut |line| output.push_str(line));
         }
-        text.flush(&mut output);
-        output.excerpt()
+        text.flush(&mut |line| output.push_str(line));
+        output
     }
 
     #[test]

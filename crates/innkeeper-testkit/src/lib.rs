@@ -18,6 +18,7 @@ pub mod official;
 pub mod process;
 pub mod raw;
 pub mod rewriter;
+pub mod scripted_acp_agent;
 pub mod sim;
 
 pub use sim::Sim;

@@ -118,6 +118,11 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-acp",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
         name: "innkeeper-agents",
         layer: Layer::Sibling,
         outside: Outside::AllBut(&["anyhow", "clap"]),

@@ -1,0 +1,517 @@
+//! One turn: a prompt, everything that the agent sends until it answers, and the requests that it makes meanwhile.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use innkeeper_host::agent::{Invocation, ToolCall, ToolContent, ToolResult};
+use innkeeper_host::{AgentError, EventSink, TurnInput};
+use innkeeper_std::needed_variables;
+use serde_json::{Value, json};
+
+use super::calls::{Calls, Consequence, Move, Moved};
+use crate::agent::AgentContext;
+use crate::client::files::Files;
+use crate::client::terminals::{Terminals, command_line};
+use crate::from_agent::{self, Block, PlanStep, StepStatus, Tokens, ToolPatch, Update, UsageScope, checklist};
+use crate::session::{Session, sign_in_message};
+use crate::to_agent;
+use crate::wire::{Closed, Incoming, RpcError, code};
+
+/// How often a busy agent that says nothing is reported as alive.
+const ALIVE_PACE: Duration = Duration::from_secs(10);
+/// How long decisions are awaited after the agent has ended its turn: hooks may still run.
+const SETTLE_TIME: Duration = Duration::from_secs(30);
+
+/// The end of a turn.
+#[derive(Debug)]
+pub(super) enum TurnOutcome {
+    /// The agent answered, or was told to stop: the session can be used again.
+    Ended(Result<(), AgentError>),
+    /// The agent is gone.
+    Died,
+}
+
+/// A request of the agent that takes time, and its outcome.
+type Served = BoxFuture<'static, (Value, Result<Value, RpcError>)>;
+
+/// A turn that runs.
+pub(super) struct TurnRun<'a> {
+    shared: &'a AgentContext,
+    session: &'a mut Session,
+    events: &'a EventSink,
+    calls: Calls,
+    moves: FuturesUnordered<Move>,
+    serving: FuturesUnordered<Served>,
+    terminals: Terminals,
+    /// Terminals that wait for their call to begin: the requests and their parameters.
+    waiting: Vec<(Value, Value)>,
+    /// Permission requests about calls that are being decided about.
+    questions: Vec<(Value, Value)>,
+    /// Calls that exist only because a terminal needs one.
+    synthetic: Vec<ToolCall>,
+    plan: Option<ToolCall>,
+    /// The text of the answer.
+    reply: String,
+    /// The message that the last text belonged to.
+    message: Option<String>,
+    /// Whether a user refused a call.
+    is_denied: bool,
+    /// Why the agent was told to stop.
+    stopped: Option<String>,
+    steps: Vec<PlanStep>,
+}
+
+/// Why the turn is interrupted.
+enum Interruption {
+    /// An event was refused: the turn was cancelled, or something failed.
+    Agent(AgentError),
+    /// The agent is gone.
+    Closed,
+}
+
+impl From<AgentError> for Interruption {
+    fn from(error: AgentError) -> Self {
+        Self::Agent(error)
+    }
+}
+
+impl From<Closed> for Interruption {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+impl<'a> TurnRun<'a> {
+    pub(super) fn new(shared: &'a AgentContext, session: &'a mut Session, events: &'a EventSink) -> Self {
+        Self {
+            shared,
+            session,
+            events,
+            calls: Calls::default(),
+            moves: FuturesUnordered::new(),
+            serving: FuturesUnordered::new(),
+            terminals: Terminals::default(),
+            waiting: Vec::new(),
+            questions: Vec::new(),
+            synthetic: Vec::new(),
+            plan: None,
+            reply: String::new(),
+            message: None,
+            is_denied: false,
+            stopped: None,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Sends the prompt and follows the agent to its answer.
+    pub(super) async fn perform(&mut self, turn: &TurnInput, before: Option<String>) -> TurnOutcome {
+        let blocks = to_agent::prompt(turn, before, self.session.learned.abilities);
+        let params = json!({ "sessionId": self.session.id, "prompt": blocks });
+        let Ok(prompt) = self.session.wire.request("session/prompt", params).await else {
+            return TurnOutcome::Died;
+        };
+        match self.follow(prompt).await {
+            Ok(outcome) => TurnOutcome::Ended(self.end(outcome).await),
+            Err(Interruption::Closed) => TurnOutcome::Died,
+            Err(Interruption::Agent(error)) => {
+                self.session.unanswered = Some(prompt);
+                match self.cancel().await {
+                    Ok(()) => TurnOutcome::Ended(Err(error)),
+                    Err(_) => TurnOutcome::Died,
+                }
+            }
+        }
+    }
+
+    /// Returns the text of the answer. Commands of the turn that still run end now.
+    pub(super) fn finish(self) -> String {
+        self.reply
+    }
+
+    async fn follow(&mut self, prompt: i64) -> Result<Result<Value, RpcError>, Interruption> {
+        let mut alive = tokio::time::interval(ALIVE_PACE);
+        alive.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.events.cancelled() => return Err(AgentError::Cancelled.into()),
+                Some(moved) = self.moves.next(), if !self.moves.is_empty() => self.moved(moved).await?,
+                Some((request, outcome)) = self.serving.next(), if !self.serving.is_empty() => {
+                    self.session.wire.answer(&request, outcome).await?;
+                }
+                incoming = self.session.wire.next() => match incoming? {
+                    Incoming::Notification { method, params } => {
+                        if method == "session/update" && params["sessionId"].as_str().is_none_or(|id| id == self.session.id) {
+                            self.update(from_agent::update(&params)).await?;
+                        }
+                    }
+                    Incoming::Request { id, method, params } => self.request(id, &method, params).await?,
+                    Incoming::Answer { id, outcome } if id == prompt => return Ok(outcome),
+                    Incoming::Answer { .. } | Incoming::Broken(_) => {}
+                },
+                _ = alive.tick() => {
+                    // A silent command must not trip the watchdog; a silent agent may.
+                    if self.calls.is_busy() || self.terminals.is_busy() {
+                        self.events.alive().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn update(&mut self, update: Update) -> Result<(), Interruption> {
+        match update {
+            Update::Text { text, message } => {
+                if message.is_some() && message != self.message && !self.reply.is_empty() {
+                    self.events.end_part().await?;
+                }
+                self.message = message;
+                self.reply.push_str(&text);
+                self.events.text(text).await?;
+            }
+            Update::Thought(text) => self.events.reasoning(text).await?,
+            Update::Block(block) => self.show(block).await?,
+            Update::Echo | Update::Unknown(_) => {}
+            Update::Tool(patch) => self.patch(*patch).await?,
+            Update::Plan(steps) => self.show_plan(steps).await?,
+            Update::Commands(commands) => {
+                self.session.learned.commands = commands;
+                self.shared.learn(&self.session.learned, &self.session.options);
+            }
+            Update::Mode(mode) => {
+                if let Some(option) = self.session.note_mode(&mode) {
+                    self.note_option(option, json!(mode)).await?;
+                }
+            }
+            Update::Options(options) => {
+                let old = self.session.options.clone();
+                let is_changed = |option: &&crate::learned::SessionOption| {
+                    !old.iter()
+                        .any(|known| known.id == option.id && known.value == option.value)
+                };
+                let changed: Vec<_> = options.iter().filter(is_changed).cloned().collect();
+                self.session.replace_options(options);
+                for option in changed.into_iter().filter(|option| !option.is_model) {
+                    self.note_option(option.id, option.value).await?;
+                }
+            }
+            Update::Title(title) => self.events.title(title).await?,
+            Update::Context(context) => self.session.context = context,
+            Update::Notice(text) => self.events.notice(text).await?,
+        }
+        Ok(())
+    }
+
+    /// Shows a value that the agent chose for one of its options.
+    async fn note_option(&mut self, id: String, value: Value) -> Result<(), Interruption> {
+        self.session.changed.push((id.clone(), value.clone()));
+        self.events.setting(id, value).await?;
+        Ok(())
+    }
+
+    async fn show(&mut self, block: Block) -> Result<(), Interruption> {
+        match block {
+            Block::Text(text) => self.events.text(text).await?,
+            Block::Link { uri, content_type } => self.events.resource(uri, content_type).await?,
+            Block::Bytes {
+                data,
+                content_type,
+                name,
+            } => {
+                use base64::Engine as _;
+                let bytes = base64::engine::general_purpose::STANDARD
+                    .decode(data)
+                    .unwrap_or_default();
+                let extension = content_type.rsplit('/').next().unwrap_or("bin");
+                let name = format!("{name}.{extension}");
+                self.events.attach(&name, bytes, &content_type).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn patch(&mut self, patch: ToolPatch) -> Result<(), Interruption> {
+        let id = patch.id.clone();
+        self.message = None;
+        self.calls.patch(self.events, patch).await?;
+        self.follow_call(&id).await
+    }
+
+    async fn follow_call(&mut self, id: &str) -> Result<(), Interruption> {
+        let moving = self.calls.follow(id, &self.terminals).await?;
+        self.moves.extend(moving);
+        Ok(())
+    }
+
+    async fn moved(&mut self, moved: Moved) -> Result<(), Interruption> {
+        let id = moved.call.clone();
+        match self.calls.moved(moved)? {
+            Consequence::Answer {
+                request,
+                outcome,
+                is_denied,
+            } => {
+                self.is_denied |= is_denied;
+                self.session.wire.answer(&request, Ok(outcome)).await?;
+            }
+            Consequence::Stop(reason) => {
+                self.stopped.get_or_insert(reason);
+                let params = json!({ "sessionId": self.session.id });
+                self.session.wire.notify("session/cancel", params).await?;
+            }
+            Consequence::Nothing => {}
+        }
+        self.follow_call(&id).await?;
+        for (request, params) in std::mem::take(&mut self.questions) {
+            self.ask_permission(request, params).await?;
+        }
+        for (request, params) in std::mem::take(&mut self.waiting) {
+            self.create_terminal(request, params).await?;
+        }
+        Ok(())
+    }
+
+    async fn request(&mut self, id: Value, method: &str, params: Value) -> Result<(), Interruption> {
+        let files = || Files::new(self.session.directories.clone(), self.shared.command.umask);
+        match method {
+            "session/request_permission" => return self.ask_permission(id, params).await,
+            "terminal/create" if self.shared.serves_terminals => return self.create_terminal(id, params).await,
+            "fs/read_text_file" if self.shared.serves_files => {
+                let reading = files().read(params);
+                self.serving.push(Box::pin(async move { (id, reading.await) }));
+                return Ok(());
+            }
+            "fs/write_text_file" if self.shared.serves_files => {
+                let writing = files().write(params);
+                self.serving.push(Box::pin(async move { (id, writing.await) }));
+                return Ok(());
+            }
+            "terminal/wait_for_exit" => {
+                if let Ok(terminal) = self.terminals.find(&params) {
+                    self.serving
+                        .push(Box::pin(async move { (id, Ok(terminal.wait().await)) }));
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        let found = self.terminals.find(&params);
+        let outcome = match method {
+            "terminal/output" => found.map(|terminal| terminal.output()),
+            "terminal/kill" => found.map(|terminal| {
+                terminal.kill();
+                json!({})
+            }),
+            // The terminal stays readable for users until the turn is over.
+            "terminal/release" => found.map(|terminal| {
+                terminal.kill();
+                json!({})
+            }),
+            "terminal/wait_for_exit" => found.map(|_| json!({})),
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("{method} is unknown"))),
+        };
+        self.session.wire.answer(&id, outcome).await?;
+        Ok(())
+    }
+
+    async fn ask_permission(&mut self, request: Value, params: Value) -> Result<(), Interruption> {
+        let Some(patch) = ToolPatch::read(&params["toolCall"]) else {
+            let error = RpcError::new(code::INVALID_PARAMS, "params.toolCall.toolCallId: must be a text");
+            self.session.wire.answer(&request, Err(error)).await?;
+            return Ok(());
+        };
+        let id = patch.id.clone();
+        // Gemini and Hermes ask about calls that they have not announced.
+        self.calls.patch(self.events, patch).await?;
+        if self.calls.is_deciding(&id) {
+            self.questions.push((request, params));
+            return Ok(());
+        }
+        let title = params["description"].as_str().map(str::to_owned);
+        match self.calls.ask(&id, request.clone(), params["options"].clone(), title) {
+            Some(moving) => self.moves.push(moving),
+            None => self.session.wire.answer(&request, Ok(to_agent::cancelled())).await?,
+        }
+        Ok(())
+    }
+
+    async fn create_terminal(&mut self, request: Value, params: Value) -> Result<(), Interruption> {
+        let environment = needed_variables(self.shared.command.host_environment.iter().cloned());
+        let environment = environment.map(|(name, value)| (name.into(), value)).collect();
+        let directory = self.session.directories.first().cloned().unwrap_or_default();
+        let command = match command_line(&params, directory, environment) {
+            Ok(command) => command,
+            Err(error) => {
+                self.session.wire.answer(&request, Err(error)).await?;
+                return Ok(());
+            }
+        };
+        let shown = command.shown.clone();
+        let started = match self.calls.for_terminal() {
+            Some(call) => call.terminal(command).await,
+            None => {
+                // Agents do not say that a call begins before they start its command.
+                if let Some(draft) = self.calls.last_draft() {
+                    self.calls.begin(&draft);
+                    self.follow_call(&draft).await?;
+                }
+                if self.calls.is_moving() {
+                    self.waiting.push((request, params));
+                    return Ok(());
+                }
+                let draft = self.events.tool("terminal").display_name(&shown).start().await?;
+                let input = json!({ "command": shown }).to_string();
+                let mut call = draft.run(Invocation::new(&*shown).input(input)).await?;
+                let started = call.terminal(command).await;
+                self.synthetic.push(call);
+                started
+            }
+        };
+        let outcome = match started {
+            Ok(terminal) => {
+                let id = self.terminals.add(terminal, shown, &params);
+                if let Some(call) = self.synthetic.last_mut() {
+                    call.content(self.terminals.content([id.as_str()].into_iter())).await?;
+                }
+                Ok(json!({ "terminalId": id }))
+            }
+            Err(AgentError::Cancelled) => return Err(AgentError::Cancelled.into()),
+            Err(error) => Err(RpcError::new(code::INTERNAL, error.to_string())),
+        };
+        self.session.wire.answer(&request, outcome).await?;
+        Ok(())
+    }
+
+    /// Shows the plan as a call of its own, which each update changes.
+    async fn show_plan(&mut self, steps: Vec<PlanStep>) -> Result<(), Interruption> {
+        let mut call = match self.plan.take() {
+            Some(call) => call,
+            None => {
+                let draft = self.events.tool("update_plan").display_name("Plan").start().await?;
+                draft.run("Works by a plan").await?
+            }
+        };
+        call.content(vec![ToolContent::Text(checklist(&steps))]).await?;
+        self.plan = Some(call);
+        match steps.iter().find(|step| step.status == StepStatus::Active) {
+            Some(step) => self.events.activity(step.text.clone()).await?,
+            None => self.events.no_activity().await?,
+        }
+        self.steps = steps;
+        Ok(())
+    }
+
+    /// Tells the agent to stop. Its answer is awaited between the turns.
+    async fn cancel(&mut self) -> Result<(), Closed> {
+        self.moves.clear();
+        let params = json!({ "sessionId": self.session.id });
+        self.session.wire.notify("session/cancel", params).await
+    }
+
+    /// Ends the turn after the agent's answer.
+    async fn end(&mut self, outcome: Result<Value, RpcError>) -> Result<(), AgentError> {
+        self.settle().await?;
+        self.calls.close(&self.terminals).await?;
+        for call in std::mem::take(&mut self.synthetic) {
+            call.complete(ToolResult::text("Ran a command", "")).await?;
+        }
+        if let Some(call) = self.plan.take() {
+            let done = self.steps.iter().filter(|step| step.status == StepStatus::Done).count();
+            let summary = format!("Plan: {done} of {} steps done", self.steps.len());
+            call.complete(ToolResult::text(summary, checklist(&self.steps))).await?;
+        }
+        let answer = match outcome {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.explain(&error)),
+        };
+        if let Some(tokens) = Tokens::of_answer(&answer) {
+            let turn = match self.shared.usage_scope() {
+                UsageScope::Turn => tokens,
+                UsageScope::Process => tokens.since(self.session.tokens),
+            };
+            self.session.tokens = tokens;
+            let usage = turn.usage(self.session.model(), &self.session.context);
+            self.events.usage(usage).await?;
+        } else if !self.session.context.is_empty() {
+            let usage = innkeeper_host::agent::Usage {
+                model: self.session.model(),
+                meta: from_agent::named(self.session.context.clone()),
+                ..innkeeper_host::agent::Usage::default()
+            };
+            self.events.usage(usage).await?;
+        }
+        if let Some(reason) = self.stopped.take() {
+            let message = format!(
+                "{} ran a tool that a hook refuses, so it was stopped: {reason}",
+                self.shared.name()
+            );
+            return Err(AgentError::failed("hookRefused", message));
+        }
+        if let Some(notice) = self.stop_notice(answer["stopReason"].as_str()) {
+            self.events.notice(notice).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the decisions that are still open when the agent has answered. Questions to users are withdrawn, because
+    /// the agent does not wait for them any more.
+    async fn settle(&mut self) -> Result<(), AgentError> {
+        let settling = async {
+            while self.calls.is_moving()
+                && let Some(moved) = self.moves.next().await
+            {
+                let is_question = moved.asked.is_some();
+                let id = moved.call.clone();
+                self.calls.moved(moved)?;
+                if !is_question {
+                    let moving = self.calls.follow(&id, &self.terminals).await?;
+                    self.moves.extend(moving);
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(SETTLE_TIME, settling).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.moves.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the notice for a turn that did not end as turns should.
+    fn stop_notice(&self, reason: Option<&str>) -> Option<String> {
+        let name = self.shared.name();
+        match reason {
+            Some("end_turn") | None if self.reply.is_empty() && self.calls.is_empty() => {
+                Some(format!("{name} ended its turn without an answer."))
+            }
+            Some("end_turn") | None => None,
+            Some("max_tokens") => Some(format!("{name} stopped: the answer reached the limit of tokens.")),
+            Some("max_turn_requests") => Some(format!("{name} stopped: the turn reached its limit of model requests.")),
+            Some("refusal") => Some(format!("{name} refused to go on.")),
+            // Codex and Grok end their turn when a call is refused.
+            Some("cancelled") if self.is_denied => Some(format!("{name} stopped because a tool call was refused.")),
+            Some(other) => Some(format!("{name} stopped: {other}.")),
+        }
+    }
+
+    fn explain(&self, error: &RpcError) -> AgentError {
+        let name = self.shared.name();
+        let problem = error.in_words();
+        if error.code == code::AUTH_REQUIRED {
+            return AgentError::resumable(
+                "agentSignIn",
+                sign_in_message(self.shared, &self.session.learned, &problem),
+            );
+        }
+        // Claude has streamed the same text as its answer.
+        let short = problem.trim_start_matches("Internal error: ");
+        if !short.is_empty() && self.reply.contains(short) {
+            return AgentError::resumable("agentError", format!("{name} stopped with the error above."));
+        }
+        AgentError::resumable("agentError", format!("{name} reported an error: {problem}"))
+    }
+}

@@ -1,0 +1,28 @@
+//! Starts an agent once to see whether it works, without a session of a host.
+
+use std::path::PathBuf;
+
+use crate::agent::AcpAgent;
+use crate::learned::Learned;
+use crate::session::Session;
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckReport {
+    /// Everything that the agent told about itself.
+    pub learned: Learned,
+}
+
+/// Starts an agent in a directory, opens a session and ends it.
+///
+/// # Errors
+///
+/// With a message for users that says what is wrong and what to do.
+pub async fn check(agent: &AcpAgent, directory: PathBuf) -> Result<CheckReport, String> {
+    let opened = Session::open(agent.shared(), vec![directory], None).await;
+    let (session, _) = opened.map_err(|error| error.message)?;
+    session.end().await;
+    Ok(CheckReport {
+        learned: agent.shared().learned(),
+    })
+}

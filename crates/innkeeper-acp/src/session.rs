@@ -1,0 +1,394 @@
+//! A session of a running agent: how it is opened or restored, and what happens to it between turns.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use innkeeper_host::AgentError;
+use serde_json::{Map, Value, json};
+
+use crate::agent::AgentContext;
+use crate::from_agent::{self, Tokens, Update};
+use crate::learned::{self, Learned, SessionOption};
+use crate::process::Process;
+use crate::to_agent;
+use crate::wire::{Closed, Incoming, RpcError, Wire, code};
+
+/// Quiet time after a restored session: some agents replay the history after they have answered.
+const REPLAY_QUIET: Duration = Duration::from_millis(100);
+/// Longest such replay.
+const REPLAY_TIME: Duration = Duration::from_secs(5);
+
+/// A session of a running agent.
+#[derive(Debug)]
+pub(crate) struct Session {
+    process: Process,
+    pub(crate) wire: Wire,
+    /// The agent's id of it.
+    pub(crate) id: String,
+    /// The directories that it works in; the first is the main one.
+    pub(crate) directories: Vec<PathBuf>,
+    /// The facts that the agent told about itself.
+    pub(crate) learned: Learned,
+    /// The options with their values now.
+    pub(crate) options: Vec<SessionOption>,
+    /// A title that came between turns.
+    pub(crate) title: Option<String>,
+    /// Options that the agent changed between turns.
+    pub(crate) changed: Vec<(String, Value)>,
+    /// Context window and cost, as last reported.
+    pub(crate) context: Map<String, Value>,
+    /// The token counts that the agent reported last.
+    pub(crate) tokens: Tokens,
+    /// A cancelled prompt that has no answer yet. The next prompt has to wait for it.
+    pub(crate) unanswered: Option<i64>,
+}
+
+/// Why there is no session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenError {
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+}
+
+impl From<OpenError> for AgentError {
+    fn from(error: OpenError) -> Self {
+        Self::resumable(error.kind, error.message)
+    }
+}
+
+/// How much of the conversation the agent has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// Everything.
+    Whole,
+    /// Nothing: it is a new session.
+    Nothing,
+}
+
+/// A request that failed.
+enum Failed {
+    /// The agent refused it.
+    Refused(RpcError),
+    /// The agent is gone.
+    Gone(Closed),
+    /// No answer came in time.
+    Silent,
+}
+
+impl Session {
+    /// Starts the agent and opens a session, by restoring an earlier one if there is one.
+    pub(crate) async fn open(
+        shared: &AgentContext,
+        directories: Vec<PathBuf>,
+        earlier: Option<&str>,
+    ) -> Result<(Self, Restored), OpenError> {
+        let mut session = Self::start(shared, directories).await?;
+        if let Some(earlier) = earlier {
+            match session.restore(shared, earlier).await {
+                Ok(true) => {
+                    shared.learn(&session.learned, &session.options);
+                    return Ok((session, Restored::Whole));
+                }
+                Ok(false) => {}
+                // It may still be busy with the request, so another process takes over.
+                Err(problem) => {
+                    tracing::warn!(agent = shared.id(), problem, "a session was not restored");
+                    let directories = std::mem::take(&mut session.directories);
+                    tokio::spawn(session.end());
+                    session = Self::start(shared, directories).await?;
+                }
+            }
+        }
+        let params = session.params();
+        let answer = session.ask("session/new", params, shared.times.start).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failed) => return Err(session.explain(shared, "session/new", failed).await),
+        };
+        let Some(id) = answer["sessionId"].as_str() else {
+            let message = format!("{} opened no session: its answer has no `sessionId`", shared.name());
+            return Err(OpenError {
+                kind: "agentProtocol",
+                message,
+            });
+        };
+        session.id = id.to_owned();
+        session.options = learned::options_of(&answer);
+        shared.learn(&session.learned, &session.options);
+        Ok((session, Restored::Nothing))
+    }
+
+    /// Starts the process and agrees on the protocol.
+    async fn start(shared: &AgentContext, directories: Vec<PathBuf>) -> Result<Self, OpenError> {
+        let directory = directories.first().cloned().unwrap_or_else(|| shared.directory.clone());
+        let (process, wire) = Process::start(&shared.command, &directory).map_err(|problem| OpenError {
+            kind: "agentNotStarted",
+            message: format!("{} could not be started: {problem}", shared.name()),
+        })?;
+        let directories = match directories.is_empty() {
+            true => vec![directory],
+            false => directories,
+        };
+        let mut session = Self {
+            process,
+            wire,
+            id: String::new(),
+            directories,
+            learned: Learned::default(),
+            options: Vec::new(),
+            title: None,
+            changed: Vec::new(),
+            context: Map::new(),
+            tokens: Tokens::default(),
+            unanswered: None,
+        };
+        let params = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": {
+                "fs": { "readTextFile": shared.serves_files, "writeTextFile": shared.serves_files },
+                "terminal": shared.serves_terminals,
+            },
+            "clientInfo": { "name": "innkeeper", "title": "Innkeeper", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let answer = match session.ask("initialize", params, shared.times.start).await {
+            Ok(answer) => answer,
+            Err(failed) => return Err(session.explain(shared, "initialize", failed).await),
+        };
+        // Some agents send the version as text.
+        let version = &answer["protocolVersion"];
+        let version = version.as_u64().or_else(|| version.as_str()?.parse().ok());
+        if version != Some(1) {
+            let spoken = version.map_or_else(
+                || "an unknown version".to_owned(),
+                |version| format!("version {version}"),
+            );
+            return Err(OpenError {
+                kind: "agentProtocol",
+                message: format!("{} speaks {spoken} of ACP; this host speaks version 1", shared.name()),
+            });
+        }
+        let told = Learned::of_initialize(&answer);
+        // Commands may have come already.
+        let commands = std::mem::take(&mut session.learned.commands);
+        session.learned = Learned { commands, ..told };
+        Ok(session)
+    }
+
+    fn params(&self) -> Value {
+        let mut directories = self.directories.iter();
+        let first = directories.next();
+        let mut params = json!({ "cwd": first, "mcpServers": [] });
+        let further: Vec<&PathBuf> = directories.collect();
+        if self.learned.abilities.directories && !further.is_empty() {
+            params["additionalDirectories"] = json!(further);
+        }
+        params
+    }
+
+    /// Restores an earlier session. Returns whether the agent has it again.
+    ///
+    /// # Errors
+    ///
+    /// With the reason if the process cannot be used any more.
+    async fn restore(&mut self, shared: &AgentContext, earlier: &str) -> Result<bool, String> {
+        let abilities = self.learned.abilities;
+        let mut params = self.params();
+        params["sessionId"] = json!(earlier);
+        // A session that is resumed replays nothing, so it is the better choice.
+        let methods = [("session/resume", abilities.resume), ("session/load", abilities.load)];
+        for (method, _) in methods.into_iter().filter(|(_, offered)| *offered) {
+            match self.ask(method, params.clone(), shared.times.restore).await {
+                Ok(answer) => {
+                    earlier.clone_into(&mut self.id);
+                    // Some agents answer with null: the options are those that they had.
+                    self.options = match learned::options_of(&answer) {
+                        options if options.is_empty() => shared.learned().options,
+                        options => options,
+                    };
+                    return match method {
+                        "session/load" => self.skip_replay().await.map(|()| true),
+                        _ => Ok(true),
+                    };
+                }
+                Err(Failed::Refused(error)) => {
+                    tracing::debug!(agent = shared.id(), method, problem = error.in_words(), "not restored");
+                }
+                Err(Failed::Gone(closed)) => return Err(closed.to_string()),
+                Err(Failed::Silent) => return Err(format!("it did not answer `{method}` in time")),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the history that an agent sends after it has answered: clients have it already.
+    async fn skip_replay(&mut self) -> Result<(), String> {
+        let quiet = async {
+            while let Ok(incoming) = tokio::time::timeout(REPLAY_QUIET, self.wire.next()).await {
+                self.between(incoming?).await?;
+            }
+            Ok::<(), Closed>(())
+        };
+        match tokio::time::timeout(REPLAY_TIME, quiet).await {
+            Ok(outcome) => outcome.map_err(|closed| closed.to_string()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Sends a request outside of a prompt and waits for its answer.
+    async fn ask(&mut self, method: &str, params: Value, timeout: Duration) -> Result<Value, Failed> {
+        let asking = async {
+            let asked = self.wire.request(method, params).await.map_err(Failed::Gone)?;
+            loop {
+                match self.wire.next().await.map_err(Failed::Gone)? {
+                    Incoming::Answer { id, outcome } if id == asked => return outcome.map_err(Failed::Refused),
+                    other => self.between(other).await.map_err(Failed::Gone)?,
+                }
+            }
+        };
+        tokio::time::timeout(timeout, asking)
+            .await
+            .unwrap_or(Err(Failed::Silent))
+    }
+
+    /// Sets an option. Returns the reason if the agent did not accept the value.
+    pub(crate) async fn set_option(&mut self, index: usize, value: &Value, timeout: Duration) -> Result<(), String> {
+        let Some(option) = self.options.get(index) else {
+            return Ok(());
+        };
+        let id = option.id.clone();
+        let (method, params) = learned::set_request(&self.id, option, value);
+        match self.ask(method, params, timeout).await {
+            Ok(answer) => {
+                let options = learned::read_options(&answer["configOptions"]);
+                if !options.is_empty() {
+                    self.replace_options(options);
+                } else if let Some(option) = self.options.iter_mut().find(|option| option.id == id) {
+                    option.value = value.clone();
+                }
+                Ok(())
+            }
+            Err(Failed::Refused(error)) => Err(error.in_words()),
+            Err(Failed::Gone(closed)) => Err(closed.to_string()),
+            Err(Failed::Silent) => Err("the agent did not answer".to_owned()),
+        }
+    }
+
+    /// Takes the config options; modes and models that are no config options stay.
+    pub(crate) fn replace_options(&mut self, options: Vec<SessionOption>) {
+        let is_new = |known: &SessionOption| options.iter().any(|option| option.id == known.id);
+        let mut kept: Vec<SessionOption> = self.options.drain(..).filter(|known| !is_new(known)).collect();
+        kept.retain(|known| known.set_by != learned::SetBy::Option);
+        self.options = options;
+        self.options.extend(kept);
+    }
+
+    /// Notes a mode that the agent chose. Returns the option that has it.
+    pub(crate) fn note_mode(&mut self, mode: &str) -> Option<String> {
+        let option = self.options.iter_mut().find(|option| option.id == "mode")?;
+        option.value = json!(mode);
+        Some(option.id.clone())
+    }
+
+    /// Returns the value of the option that selects the model.
+    pub(crate) fn model(&self) -> Option<String> {
+        let option = self.options.iter().find(|option| option.is_model)?;
+        option.value.as_str().map(str::to_owned)
+    }
+
+    /// Handles a message that comes outside of a prompt.
+    pub(crate) async fn between(&mut self, incoming: Incoming) -> Result<(), Closed> {
+        match incoming {
+            Incoming::Notification { method, params } if method == "session/update" => {
+                match from_agent::update(&params) {
+                    Update::Commands(commands) => self.learned.commands = commands,
+                    Update::Options(options) => {
+                        self.changed
+                            .extend(options.iter().map(|option| (option.id.clone(), option.value.clone())));
+                        self.replace_options(options);
+                    }
+                    Update::Mode(mode) => {
+                        let option = self.note_mode(&mode);
+                        self.changed.extend(option.map(|option| (option, json!(mode))));
+                    }
+                    Update::Title(title) => self.title = Some(title),
+                    Update::Context(context) => self.context = context,
+                    // The host has the history, and what an agent says without a question has no turn.
+                    other => tracing::trace!(?other, "an update outside of a turn is left out"),
+                }
+                Ok(())
+            }
+            Incoming::Request { id, method, .. } => {
+                let outcome = match method.as_str() {
+                    "session/request_permission" => Ok(to_agent::cancelled()),
+                    _ => Err(RpcError::new(code::METHOD_NOT_FOUND, "no turn is running")),
+                };
+                self.wire.answer(&id, outcome).await
+            }
+            Incoming::Answer { id, .. } => {
+                self.unanswered.take_if(|unanswered| *unanswered == id);
+                Ok(())
+            }
+            Incoming::Notification { .. } | Incoming::Broken(_) => Ok(()),
+        }
+    }
+
+    async fn explain(mut self, shared: &AgentContext, method: &str, failed: Failed) -> OpenError {
+        let name = shared.name();
+        let error = |kind, message: String| OpenError { kind, message };
+        match failed {
+            Failed::Refused(refused) if refused.code == code::AUTH_REQUIRED => error(
+                "agentSignIn",
+                sign_in_message(shared, &self.learned, &refused.in_words()),
+            ),
+            Failed::Refused(refused) => {
+                let message = format!(
+                    "{name} refused `{method}`: {}{}",
+                    refused.in_words(),
+                    self.process.last_words()
+                );
+                error("agentNotStarted", message)
+            }
+            Failed::Gone(_) => {
+                let how = self.process.describe_end().await;
+                error("agentNotStarted", format!("{name} ended while it started: {how}"))
+            }
+            Failed::Silent => {
+                let seconds = shared.times.start.as_secs();
+                let words = self.process.last_words();
+                let message = format!(
+                    "{name} did not answer `{method}` within {seconds} s. It may wait for a sign-in: run `{}` in a \
+                     terminal{words}",
+                    shared.command.program.display()
+                );
+                error("agentNotStarted", message)
+            }
+        }
+    }
+
+    /// Describes the end of the process.
+    pub(crate) async fn describe_end(&mut self) -> String {
+        self.process.describe_end().await
+    }
+
+    /// Ends the agent.
+    pub(crate) async fn end(self) {
+        // Its input ends first, which tells an agent to exit.
+        drop(self.wire);
+        self.process.end().await;
+    }
+}
+
+/// Returns the message for users of an agent that wants them to sign in.
+pub(crate) fn sign_in_message(shared: &AgentContext, learned: &Learned, problem: &str) -> String {
+    let mut message = format!("{} needs you to sign in ({problem}).", shared.name());
+    if let Some(hint) = &shared.sign_in_hint {
+        message.push_str(&format!(" {hint}."));
+    }
+    for (name, description) in &learned.sign_in {
+        match description {
+            Some(description) => message.push_str(&format!("\n- {name}: {description}")),
+            None => message.push_str(&format!("\n- {name}")),
+        }
+    }
+    message
+}

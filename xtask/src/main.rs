@@ -1,5 +1,6 @@
 //! Checks and chores of this repository: `cargo xtask tidy`, `cargo xtask ci` and more.
 
+mod agents;
 mod ci;
 mod compatibility;
 mod conformance;
@@ -20,6 +21,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
+  agents                 install real agents from npm and play a scenario with each of them, against a scripted model
   tidy [--lower]         check the rules of this repository that the compiler cannot check; --lower also lowers
                          the counts in xtask/ratchet.tsv to those of today
   ci                     run everything that must be green before a commit, stopping at the first failure
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace, Counts::Check)),
         ["tidy", "--lower"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace, Counts::Lower)),
+        ["agents"] => Workspace::locate().and_then(|workspace| agents::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace)),
         ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
         ["vscode", more @ ..] => Workspace::locate().and_then(|workspace| vscode::run(&workspace, more)),

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agents;
 mod customizations;
 mod doctor;
 pub(crate) mod global_flags;
@@ -16,6 +17,7 @@ use innkeeper_tui::args::ChatArgs;
 use crate::address::ListenAddress;
 use crate::origin::Origin;
 
+pub(crate) use agents::{AgentsAddArgs, AgentsArgs, AgentsCheckArgs, AgentsCommand, AgentsListArgs};
 pub(crate) use customizations::CustomizationsArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use trust::{TrustArgs, TrustCommand, TrustListArgs, TrustTargetArgs};
@@ -57,6 +59,11 @@ pub(crate) enum Command {
     /// Needs no host. Nothing of them is run.
     #[command(after_long_help = exit_code_table())]
     Customizations(CustomizationsArgs),
+    /// List, check or add the agents that are programs of their own; lists by default.
+    ///
+    /// Needs no host. Only `check` starts an agent.
+    #[command(after_long_help = exit_code_table())]
+    Agents(AgentsArgs),
     /// List, allow or revoke the trust in hooks and MCP servers of workspaces and plugins; lists by default.
     ///
     /// Needs no host. A running host notices within about a second: trusted servers start, and others end.

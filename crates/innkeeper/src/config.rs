@@ -1,5 +1,6 @@
 //! The configuration file `innkeeper.toml`. The file overrides defaults, and flags override the file.
 
+mod agents;
 mod customizations;
 mod limits;
 mod mcp;
@@ -10,6 +11,7 @@ mod telemetry;
 mod terminals;
 mod unknown_keys;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use innkeeper_cli::args::CommonArgs;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal;
 
+pub(crate) use agents::AgentSection;
 use customizations::CustomizationsSection;
 pub(crate) use limits::apply_test_variable;
 use limits::{FixedLimits, LimitsSection};
@@ -62,6 +65,8 @@ pub(crate) struct ConfigFile {
     pub(crate) restricted_sections: Option<Vec<String>>,
     /// The log filter, like `--log`.
     pub(crate) log: Option<String>,
+    /// Whether well-known agents that are installed are offered; they are, if absent.
+    pub(crate) discover_agents: Option<bool>,
     /// Limits of the host.
     pub(crate) limits: LimitsSection,
     /// The sessions that may be deleted.
@@ -78,6 +83,8 @@ pub(crate) struct ConfigFile {
     pub(crate) telemetry: TelemetrySection,
     /// The terminals of clients and agents.
     pub(crate) terminals: TerminalsSection,
+    /// Agents that are programs of their own, by name.
+    pub(crate) agents: BTreeMap<String, AgentSection>,
     /// The absolute path of the file.
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
@@ -212,6 +219,15 @@ impl ConfigFile {
                 &format!("`mcp.servers.{}` {problem}", terminal::one_line(name, 80)),
             )
         })?;
+        for (name, agent) in &config.agents {
+            agent.check(name).map_err(|problem| {
+                let position = unknown_keys::position(table.get_ref(), AGENTS, name);
+                broken(
+                    position,
+                    &format!("`agents.{}` {problem}", terminal::one_line(name, 80)),
+                )
+            })?;
+        }
         config.mcp.locate(table.get_ref(), text);
         config.resolve_paths(path);
         Ok((config, warnings))
@@ -243,17 +259,28 @@ impl ConfigFile {
             &mut self.terminals.directory,
         ];
         let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
+        let agents = self.agents.values_mut().map(|agent| &mut agent.directory);
         let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);
         let own = self
             .customizations
             .plugins
             .iter_mut()
             .chain(&mut self.customizations.collections);
-        for path in paths.into_iter().chain(keys).flatten().chain(opened).chain(own) {
+        for path in paths
+            .into_iter()
+            .chain(keys)
+            .chain(agents)
+            .flatten()
+            .chain(opened)
+            .chain(own)
+        {
             *path = base.join(&*path);
         }
     }
 }
+
+/// Name of the sections about agents.
+const AGENTS: &str = "agents";
 
 /// Name of the section with the limits.
 const LIMITS: &str = "limits";
@@ -349,6 +376,7 @@ mod tests {
             assert!(
                 uncommented.contains(&format!("\n{key} = "))
                     || [
+                        AGENTS,
                         LIMITS,
                         RETENTION,
                         MODELS,

@@ -1,6 +1,7 @@
 //! The standalone host for the Agent Host Protocol, and its command line.
 
 mod address;
+mod agents;
 mod banner;
 mod chat;
 mod cli;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Sessions(args) => sessions::run(args)?,
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,
+        Command::Agents(args) => agents::run(args)?,
         Command::Trust(args) => trust::run(args)?,
         Command::Client(command) => {
             let dir = data_dir(command.common())?;

@@ -10,17 +10,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use innkeeper_acp::AcpAgent;
 use innkeeper_agents::model::ModelAgent;
 use innkeeper_cli::discovery::{DataDir, DataDirLock, TOKEN_FILE_NAME, TokenFile};
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal::{self, StopSignals};
 use innkeeper_customizations::SourceDirectories;
-use innkeeper_host::Limits;
 use innkeeper_host::access::{Principal, Scope};
 use innkeeper_host::telemetry::LogSink;
+use innkeeper_host::{Agent as _, Limits};
 use innkeeper_mcp::RunnerSettings;
 use innkeeper_terminals::ShellSettings;
 
+use crate::agents;
 use crate::cli::ServeArgs;
 use crate::config::{ConfigFile, apply_test_variable, default_path, writable};
 use crate::logging;
@@ -58,6 +60,8 @@ struct Plan {
     default_directory: Option<String>,
     /// The umask of the user's own files.
     umask: u32,
+    /// The agents that are programs of their own.
+    agents: Vec<AcpAgent>,
     /// Sends log records to clients, if the configuration allows that.
     logs: Option<LogSink>,
 }
@@ -94,6 +98,8 @@ impl Plan {
             &models::process_environment,
             Some(umask),
         ))?;
+        let taken: Vec<String> = models.iter().map(|model| model.info().provider).collect();
+        let agents = agents::configured(&config, &config.data_dir(&args.common)?, Some(umask), &taken)?;
         let customizations = config.sources();
         let mut limits = config.limits();
         apply_test_variable(&mut limits)?;
@@ -117,6 +123,7 @@ impl Plan {
             default_directory: config.resources.default_directory(),
             settings: Settings::resolve(args, config)?,
             umask,
+            agents,
             logs,
         })
     }
@@ -262,6 +269,7 @@ async fn run_until_stopped(plan: Plan, prepared: &mut Prepared, running: &Runnin
         signal = prepared.signals.next() => tracing::info!(?signal, "stopping"),
         () = stdio => tracing::info!("standard input ended; stopping"),
         () = and_then_wait(listing) => {}
+        () = and_then_wait(agents::follow(plan.agents, running.host.handle())) => {}
         () = and_then_wait(sweeping) => {}
         never = retention::apply(&handle, &prepared.dir, settings.retention()) => match never {},
         () = handle.ended() => {

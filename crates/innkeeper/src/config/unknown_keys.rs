@@ -6,9 +6,9 @@ use toml::de::DeTable;
 
 use super::mcp::servers::{ServerSection, sections};
 use super::{
-    CUSTOMIZATIONS, ConfigFile, CustomizationsSection, FixedLimits, LIMITS, LimitsSection, MCP, MODELS, McpSection,
-    ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY, TERMINALS,
-    TelemetrySection, TerminalsSection,
+    AGENTS, AgentSection, CUSTOMIZATIONS, ConfigFile, CustomizationsSection, FixedLimits, LIMITS, LimitsSection, MCP,
+    MODELS, McpSection, ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention,
+    TELEMETRY, TERMINALS, TelemetrySection, TerminalsSection,
 };
 use innkeeper_cli::terminal::one_line;
 
@@ -75,6 +75,12 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
             collect::<ServerSection>(server, &format!("mcp.servers.{}.", one_line(name, 80)), &mut unknown);
         }
     }
+    for (name, agent) in section(root, AGENTS).into_iter().flatten() {
+        if let Some(agent) = agent.get_ref().as_table() {
+            let prefix = format!("agents.{}.", one_line(name.get_ref(), 80));
+            collect::<AgentSection>(agent, &prefix, &mut unknown);
+        }
+    }
     if let Some(terminals) = section(root, TERMINALS) {
         collect::<TerminalsSection>(terminals, "terminals.", &mut unknown);
     }
@@ -134,6 +140,7 @@ fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &str, un
 pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     let sections = [
         field_names::<ConfigFile>(),
+        field_names::<AgentSection>(),
         field_names::<LimitsSection>(),
         field_names::<Retention>(),
         field_names::<Models>(),

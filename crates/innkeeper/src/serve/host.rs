@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use innkeeper_acp::AcpAgent;
 use innkeeper_agents::model::ModelAgent;
 use innkeeper_agents::tour::TourAgent;
 use innkeeper_cli::discovery::DataDir;
@@ -75,7 +76,7 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
     if let Some(shell) = plan.terminals.clone().filter(|_| !settings.read_only) {
         builder = builder.terminals(LocalTerminals::new(shell, Some(dir.file(TERMINALS))));
     }
-    builder = with_agents(builder, &plan.models);
+    builder = with_agents(builder, &plan.models, &plan.agents);
     builder = match settings.read_only {
         true => builder
             .journal(read_only_journal(dir)?)
@@ -159,13 +160,16 @@ fn hooks(trust: &Arc<TrustFile>, umask: u32) -> Arc<HooksOf> {
     Arc::new(move |discovered: &Discovered| Arc::new(CommandHooks::of(discovered, &trust, &settings)))
 }
 
-/// The first agent is the default: a model that can be used, else the built-in guide.
-fn with_agents(builder: HostBuilder, models: &[ModelAgent]) -> HostBuilder {
+/// The first agent is the default: a model that can be used, else the built-in guide. Agents that are programs of their own
+/// follow: one that is merely installed must not become the default.
+fn with_agents(builder: HostBuilder, models: &[ModelAgent], agents: &[AcpAgent]) -> HostBuilder {
     let (ready, waiting): (Vec<_>, Vec<_>) = models.iter().cloned().partition(ModelAgent::is_ready);
     let builder = ready.into_iter().fold(builder, HostBuilder::agent);
-    waiting
-        .into_iter()
-        .fold(builder.agent(tour_agent()), HostBuilder::agent)
+    let builder = agents
+        .iter()
+        .cloned()
+        .fold(builder.agent(tour_agent()), HostBuilder::agent);
+    waiting.into_iter().fold(builder, HostBuilder::agent)
 }
 
 /// The built-in guide. Benchmarks set the variable to measure when it produced each piece of a response.

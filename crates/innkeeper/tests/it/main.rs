@@ -4,6 +4,7 @@
 //! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for. All
 //! scenarios are in one executable, so that they are linked once; a filter such as `durable::` selects a part.
 
+mod agents;
 mod cli;
 mod customizations;
 mod durable;
@@ -24,6 +25,12 @@ use innkeeper_testkit::process::{HostOptions, HostProcess};
 #[test]
 fn odd_server() {
     innkeeper_testkit::misbehaving_server::serve_if_asked();
+}
+
+/// Not a scenario: the scripted ACP agent itself, when this program is started as one.
+#[test]
+fn acp_agent() {
+    innkeeper_testkit::scripted_acp_agent::serve_if_asked();
 }
 
 fn options() -> HostOptions {

@@ -45,6 +45,8 @@ pub(super) struct TurnRun<'a> {
     moves: FuturesUnordered<Move>,
     serving: FuturesUnordered<Served>,
     terminals: Terminals,
+    /// The agent's requests that have no answer yet, and their methods.
+    open: Vec<(Value, String)>,
     /// Terminals that wait for their call to begin: the requests and their parameters.
     waiting: Vec<(Value, Value)>,
     /// Permission requests about calls that are being decided about.
@@ -93,6 +95,7 @@ impl<'a> TurnRun<'a> {
             moves: FuturesUnordered::new(),
             serving: FuturesUnordered::new(),
             terminals: Terminals::default(),
+            open: Vec::new(),
             waiting: Vec::new(),
             questions: Vec::new(),
             synthetic: Vec::new(),
@@ -139,7 +142,7 @@ impl<'a> TurnRun<'a> {
                 () = self.events.cancelled() => return Err(AgentError::Cancelled.into()),
                 Some(moved) = self.moves.next(), if !self.moves.is_empty() => self.moved(moved).await?,
                 Some((request, outcome)) = self.serving.next(), if !self.serving.is_empty() => {
-                    self.session.wire.answer(&request, outcome).await?;
+                    self.answer(&request, outcome).await?;
                 }
                 incoming = self.session.wire.next() => match incoming? {
                     Incoming::Notification { method, params } => {
@@ -147,7 +150,10 @@ impl<'a> TurnRun<'a> {
                             self.update(from_agent::update(&params)).await?;
                         }
                     }
-                    Incoming::Request { id, method, params } => self.request(id, &method, params).await?,
+                    Incoming::Request { id, method, params } => {
+                        self.open.push((id.clone(), method.clone()));
+                        self.request(id, &method, params).await?;
+                    }
                     Incoming::Answer { id, outcome } if id == prompt => return Ok(outcome),
                     Incoming::Answer { .. } | Incoming::Broken(_) => {}
                 },
@@ -254,7 +260,7 @@ impl<'a> TurnRun<'a> {
                 is_denied,
             } => {
                 self.is_denied |= is_denied;
-                self.session.wire.answer(&request, Ok(outcome)).await?;
+                self.answer(&request, Ok(outcome)).await?;
             }
             Consequence::Stop(reason) => {
                 self.stopped.get_or_insert(reason);
@@ -312,14 +318,14 @@ impl<'a> TurnRun<'a> {
             "terminal/wait_for_exit" => found.map(|_| json!({})),
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("{method} is unknown"))),
         };
-        self.session.wire.answer(&id, outcome).await?;
+        self.answer(&id, outcome).await?;
         Ok(())
     }
 
     async fn ask_permission(&mut self, request: Value, params: Value) -> Result<(), Interruption> {
         let Some(patch) = ToolPatch::read(&params["toolCall"]) else {
             let error = RpcError::new(code::INVALID_PARAMS, "params.toolCall.toolCallId: must be a text");
-            self.session.wire.answer(&request, Err(error)).await?;
+            self.answer(&request, Err(error)).await?;
             return Ok(());
         };
         let id = patch.id.clone();
@@ -332,7 +338,7 @@ impl<'a> TurnRun<'a> {
         let title = params["description"].as_str().map(str::to_owned);
         match self.calls.ask(&id, request.clone(), params["options"].clone(), title) {
             Some(moving) => self.moves.push(moving),
-            None => self.session.wire.answer(&request, Ok(to_agent::cancelled())).await?,
+            None => self.answer(&request, Ok(to_agent::cancelled())).await?,
         }
         Ok(())
     }
@@ -344,7 +350,7 @@ impl<'a> TurnRun<'a> {
         let command = match command_line(&params, directory, environment) {
             Ok(command) => command,
             Err(error) => {
-                self.session.wire.answer(&request, Err(error)).await?;
+                self.answer(&request, Err(error)).await?;
                 return Ok(());
             }
         };
@@ -380,7 +386,7 @@ impl<'a> TurnRun<'a> {
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled.into()),
             Err(error) => Err(RpcError::new(code::INTERNAL, error.to_string())),
         };
-        self.session.wire.answer(&request, outcome).await?;
+        self.answer(&request, outcome).await?;
         Ok(())
     }
 
@@ -403,9 +409,28 @@ impl<'a> TurnRun<'a> {
         Ok(())
     }
 
+    async fn answer(&mut self, request: &Value, outcome: Result<Value, RpcError>) -> Result<(), Closed> {
+        self.open.retain(|(open, _)| open != request);
+        self.session.wire.answer(request, outcome).await
+    }
+
+    /// Answers the requests that the turn leaves open: an agent may wait for them for ever.
+    async fn answer_open(&mut self) -> Result<(), Closed> {
+        self.moves.clear();
+        self.serving.clear();
+        for (request, method) in std::mem::take(&mut self.open) {
+            let outcome = match method.as_str() {
+                "session/request_permission" => Ok(to_agent::cancelled()),
+                _ => Err(RpcError::new(code::CANCELLED, "the turn is over")),
+            };
+            self.session.wire.answer(&request, outcome).await?;
+        }
+        Ok(())
+    }
+
     /// Tells the agent to stop. Its answer is awaited between the turns.
     async fn cancel(&mut self) -> Result<(), Closed> {
-        self.moves.clear();
+        self.answer_open().await?;
         let params = json!({ "sessionId": self.session.id });
         self.session.wire.notify("session/cancel", params).await
     }
@@ -413,6 +438,8 @@ impl<'a> TurnRun<'a> {
     /// Ends the turn after the agent's answer.
     async fn end(&mut self, outcome: Result<Value, RpcError>) -> Result<(), AgentError> {
         self.settle().await?;
+        // An agent that is gone is noticed by the next turn.
+        let _ = self.answer_open().await;
         self.calls.close(&self.terminals).await?;
         for call in std::mem::take(&mut self.synthetic) {
             call.complete(ToolResult::text("Ran a command", "")).await?;
@@ -464,7 +491,9 @@ impl<'a> TurnRun<'a> {
             {
                 let is_question = moved.asked.is_some();
                 let id = moved.call.clone();
-                self.calls.moved(moved)?;
+                if let Consequence::Stop(reason) = self.calls.moved(moved)? {
+                    self.stopped.get_or_insert(reason);
+                }
                 if !is_question {
                     let moving = self.calls.follow(&id, &self.terminals).await?;
                     self.moves.extend(moving);

@@ -12,6 +12,8 @@ pub(crate) mod code {
     pub(crate) const INTERNAL: i64 = -32603;
     /// The agent wants the user to sign in first.
     pub(crate) const AUTH_REQUIRED: i64 = -32000;
+    /// The request was cancelled.
+    pub(crate) const CANCELLED: i64 = -32800;
     /// The file or session does not exist.
     pub(crate) const NOT_FOUND: i64 = -32002;
 }

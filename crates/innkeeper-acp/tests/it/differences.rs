@@ -118,3 +118,17 @@ async fn copilot_counts_tokens_since_its_process_started() {
         assert_eq!((usage.input_tokens, usage.output_tokens), (Some(100), Some(10)), "{id}");
     }
 }
+
+/// Every agent waits for the answer to its permission request, also after a cancel.
+#[tokio::test]
+async fn a_cancel_answers_open_permission_requests() {
+    let agency = Agency::new("");
+    let stage = agency.open().await;
+    stage.begin("t1", "ask").await;
+    stage.call("pending-confirmation").await;
+    stage.client.cancel_turn(&stage.uris.chat, "t1").await;
+    stage.end("t1").await;
+    assert_eq!(stage.words("t2", "say next").await, "next");
+    assert_eq!(agency.noted("starts").len(), 1, "the agent answered and goes on");
+    stage.client.assert_converged().await;
+}

@@ -114,3 +114,28 @@ async fn a_session_with_an_acp_agent_survives_a_kill_of_the_host() {
     assert_eq!(markdown(&turn.response_parts), "1 messages, told 0: say one");
     client.assert_converged().await;
 }
+
+/// A hook of the user refuses every tool call. An agent that asks gets a refusal; one that does not ask is stopped.
+#[tokio::test]
+async fn hooks_refuse_tool_calls_of_an_acp_agent() {
+    let work = tempfile::tempdir().expect("a directory");
+    let home = tempfile::tempdir().expect("a directory");
+    let hook = json!({ "type": "command", "command": "echo not today >&2; exit 2", "timeout": 30 });
+    let settings = json!({ "hooks": { "PreToolUse": [{ "matcher": "", "hooks": [hook] }] } });
+    std::fs::create_dir(home.path().join(".claude")).expect("a directory");
+    std::fs::write(home.path().join(".claude/settings.json"), settings.to_string()).expect("a file");
+    let options = HostOptions::new(env!("CARGO_BIN_EXE_innkeeper"))
+        .environment("PATH", "/usr/bin:/bin")
+        .environment("HOME", home.path())
+        .setting(&section("", work.path()));
+    let host = HostProcess::start(options).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = session(&client, "scripted", work.path()).await;
+    let turn = client.run_turn(&uris.chat, "t1", "ask").await;
+    assert_eq!(markdown(&turn.response_parts), "you chose no", "{turn:?}");
+    let turn = client.run_turn(&uris.chat, "t2", "tool").await;
+    let parts = serde_json::to_string(&turn.response_parts).expect("JSON");
+    assert!(parts.contains("hookRefused") && parts.contains("not today"), "{parts}");
+    assert_eq!(tool_calls_of(&turn)[0]["success"], false);
+    client.assert_converged().await;
+}

@@ -155,7 +155,7 @@ async fn a_fork_gets_the_conversation_in_words() {
 }
 
 #[tokio::test]
-async fn start_problems_say_what_to_do() {
+async fn start_problems_come_with_a_remedy() {
     let fails = async |quirks: &str, program: Option<&str>| {
         let times = AcpTimes {
             start: Duration::from_secs(if quirks == "silent" { 1 } else { 60 }),

@@ -17,6 +17,7 @@ pub mod oauth;
 pub mod official;
 pub mod process;
 pub mod raw;
+pub mod reducer_cases;
 pub mod rewriter;
 pub mod scripted_acp_agent;
 pub mod sim;

@@ -1,0 +1,45 @@
+// The place in the app, kept in the fragment of the address so that it can be reloaded and bookmarked.
+
+import { createSignal } from "solid-js";
+import type { Uri } from "../ahp/types.gen";
+
+export type Route =
+  | { page: "list" }
+  | { page: "new" }
+  | { page: "waiting" }
+  | { page: "session"; session: Uri; chat?: Uri };
+
+function parse(hash: string): Route {
+  const [, page, first, second] = hash.split("/");
+  const text = (part: string | undefined) => {
+    try {
+      return part ? decodeURIComponent(part) : undefined;
+    } catch {
+      return undefined;
+    }
+  };
+  const session = text(first);
+  if (page === "s" && session) return { page: "session", session, chat: text(second) };
+  if (page === "new" || page === "waiting") return { page };
+  return { page: "list" };
+}
+
+export function href(route: Route): string {
+  switch (route.page) {
+    case "session":
+      return `#/s/${encodeURIComponent(route.session)}${route.chat ? `/${encodeURIComponent(route.chat)}` : ""}`;
+    case "list":
+      return "#/";
+    default:
+      return `#/${route.page}`;
+  }
+}
+
+const [route, setRoute] = createSignal<Route>(parse(location.hash));
+window.addEventListener("hashchange", () => setRoute(parse(location.hash)));
+
+export { route };
+
+export function go(to: Route): void {
+  location.hash = href(to);
+}

@@ -1,5 +1,6 @@
 //! The terminal: notes on standard error, foreign text made safe to show, confirmations and Ctrl-C.
 
+mod browser;
 mod confirm;
 mod next_command;
 mod signals;
@@ -12,6 +13,7 @@ use innkeeper_std::text::truncate_chars;
 
 use crate::failure::{Failure, Kind};
 
+pub use browser::open_in_browser;
 pub use confirm::confirm;
 pub(crate) use next_command::NextCommand;
 pub use next_command::{program, quoted};

@@ -47,6 +47,7 @@
 //! | [`agent`] | The traits of agents, and the handles that an agent works with: tool calls, questions, subagents, prompts |
 //! | [`http`], [`stdio`] | Listeners: WebSockets on TCP or a Unix socket, and one client on a pair of byte streams |
 //! | [`access`] | Tokens, origins and scopes: who may connect, and what each connection may do |
+//! | [`web`] | The web app: its files, and browsers that sign in |
 //! | [`limits`] | Every bound of the host |
 //! | [`journal`] | Storage of sessions: the trait, and implementations in memory |
 //! | [`contents`] | Storage of contents that are too large for a turn |
@@ -85,7 +86,7 @@ pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::{ClientId, uri};
 pub use limits::Limits;
 pub use net::access::Access;
-pub use net::{access, connection, dialect, http, outbox, reverse_requests, stdio, transport};
+pub use net::{access, connection, dialect, http, outbox, reverse_requests, stdio, transport, web};
 pub use services::{
     changes, completions, contents, customizations, journal, mcp, repositories, resources, telemetry, terminals,
 };

@@ -12,4 +12,5 @@ pub mod outbox;
 pub mod reverse_requests;
 pub mod stdio;
 pub mod transport;
+pub mod web;
 mod working_directories;

@@ -10,6 +10,8 @@ use innkeeper_cli::terminal::{program, quoted};
 pub(crate) struct Banner {
     /// WebSocket URL, if the host listens on TCP.
     pub(crate) url: Option<String>,
+    /// Address of the web app, with a one-time code if standard error is a terminal.
+    pub(crate) page: Option<String>,
     /// Unix socket, if there is one.
     pub(crate) unix: Option<PathBuf>,
     /// Whether standard input and output are a connection.
@@ -28,6 +30,9 @@ impl Banner {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {name:<9}{value}");
         };
+        if let Some(page) = &self.page {
+            line("web app", page);
+        }
         if let Some(url) = &self.url {
             line("address", url);
         }
@@ -72,6 +77,7 @@ mod tests {
     fn banner_tells_how_to_connect_and_stop() {
         let banner = Banner {
             url: Some("ws://127.0.0.1:4747".to_owned()),
+            page: Some("http://127.0.0.1:4747/#code=abc".to_owned()),
             unix: None,
             stdio: false,
             token_file: Some(PathBuf::from("/data/token")),
@@ -80,6 +86,7 @@ mod tests {
         let text = banner.render();
         for expected in [
             "ws://127.0.0.1:4747",
+            "http://127.0.0.1:4747/#code=abc",
             "/data/token",
             "send --data '/my data' \"hello\"",
             "Ctrl-C",

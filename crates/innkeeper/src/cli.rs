@@ -2,6 +2,7 @@
 
 mod agents;
 mod customizations;
+mod devices;
 mod doctor;
 pub(crate) mod global_flags;
 mod trust;
@@ -19,6 +20,7 @@ use crate::origin::Origin;
 
 pub(crate) use agents::{AgentsAddArgs, AgentsArgs, AgentsCheckArgs, AgentsCommand, AgentsListArgs};
 pub(crate) use customizations::CustomizationsArgs;
+pub(crate) use devices::{DevicesArgs, DevicesCommand, DevicesListArgs, OpenArgs, PairArgs, RevokeArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use trust::{TrustArgs, TrustCommand, TrustListArgs, TrustTargetArgs};
 
@@ -69,6 +71,15 @@ pub(crate) enum Command {
     /// Needs no host. A running host notices within about a second: trusted servers start, and others end.
     #[command(after_long_help = exit_code_table())]
     Trust(TrustArgs),
+    /// Open the web app in a browser of this machine.
+    #[command(after_long_help = exit_code_table())]
+    Open(OpenArgs),
+    /// Print a link and a QR code that sign another device in to the web app.
+    #[command(after_long_help = exit_code_table())]
+    Pair(PairArgs),
+    /// List or revoke the browsers that are signed in to the web app; lists by default.
+    #[command(after_long_help = exit_code_table())]
+    Devices(DevicesArgs),
     /// The commands that talk to a running host.
     #[command(flatten)]
     Client(ClientCommand),

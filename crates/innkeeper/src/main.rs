@@ -7,6 +7,7 @@ mod chat;
 mod cli;
 mod config;
 mod customizations;
+mod devices;
 mod doctor;
 mod full_path;
 mod logging;
@@ -49,6 +50,9 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Customizations(args) => customizations::run(&args)?,
         Command::Agents(args) => agents::run(args)?,
         Command::Trust(args) => trust::run(args)?,
+        Command::Open(args) => devices::open(&args)?,
+        Command::Pair(args) => devices::pair(&args)?,
+        Command::Devices(args) => devices::devices(args)?,
         Command::Client(command) => {
             let dir = data_dir(command.common())?;
             command.run(&dir)?;

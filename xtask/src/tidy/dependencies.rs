@@ -153,6 +153,11 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-web",
+        layer: Layer::Library,
+        outside: Outside::Only(&["flate2"]),
+    },
+    Row {
         name: "innkeeper-store",
         layer: Layer::Sibling,
         outside: Outside::AllBut(&["anyhow", "clap"]),

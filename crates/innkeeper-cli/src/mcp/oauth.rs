@@ -94,7 +94,7 @@ pub(super) async fn sign_in(
     ));
     Output::stdout().show(&format!("{}\n", request.address))?;
     if mode.opens_browser && !mode.is_pasted {
-        open_browser(&request.address);
+        crate::terminal::open_in_browser(request.address.as_str());
     }
     let returned = match mode.is_pasted {
         true => pasted(&request).await?,
@@ -136,28 +136,6 @@ pub(super) async fn sign_in(
         scopes: granted.scopes.or(asked),
         refresh,
     })
-}
-
-/// Opens an address in a browser, if there is one. A failure does not matter, because the address is printed as well.
-fn open_browser(address: &url::Url) {
-    let program = if cfg!(target_os = "macos") {
-        "open"
-    } else if ["DISPLAY", "WAYLAND_DISPLAY"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some())
-    {
-        "xdg-open"
-    } else {
-        return;
-    };
-    let nothing = std::process::Stdio::null;
-    let opening = std::process::Command::new(program)
-        .arg(address.as_str())
-        .stdin(nothing())
-        .stdout(nothing())
-        .stderr(nothing())
-        .spawn();
-    drop(opening);
 }
 
 /// Reads what the user copied from the browser.

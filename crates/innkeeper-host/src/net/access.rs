@@ -13,6 +13,8 @@ use innkeeper_std::sync::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::net::web::WebApp;
+
 /// A connection token. Only its hash is kept, and nothing prints it.
 #[derive(Clone)]
 pub struct Token {
@@ -68,6 +70,18 @@ pub struct Access {
     origins: Vec<String>,
     hosts: Vec<String>,
     failures: Arc<Mutex<HashMap<IpAddr, Failures>>>,
+    web: Option<WebApp>,
+}
+
+/// The origin of a request that is not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestOrigin {
+    /// No `Origin`: not a web page, or a page that only reads.
+    None,
+    /// The web app of this host.
+    Own,
+    /// A listed origin.
+    Listed,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +145,7 @@ impl Access {
             origins: vec![VSCODE_DESKTOP.to_owned()],
             hosts,
             failures: Arc::default(),
+            web: None,
         }
     }
 
@@ -141,6 +156,7 @@ impl Access {
             origins: vec![VSCODE_DESKTOP.to_owned()],
             hosts: Vec::new(),
             failures: Arc::default(),
+            web: None,
         }
     }
 
@@ -166,6 +182,18 @@ impl Access {
         self
     }
 
+    /// Serves the web app, whose pages may connect once a browser has signed in.
+    #[must_use]
+    pub fn serve_web_app(mut self, web: WebApp) -> Self {
+        self.web = Some(web);
+        self
+    }
+
+    /// The web app, if there is one.
+    pub(crate) fn web(&self) -> Option<&WebApp> {
+        self.web.as_ref()
+    }
+
     /// Whether a token is needed.
     pub fn needs_token(&self) -> bool {
         !self.tokens.is_empty()
@@ -181,12 +209,25 @@ impl Access {
         }
     }
 
-    /// Checks `Origin`: any request of a web page is refused unless its origin is listed.
-    pub(crate) fn check_origin(&self, origin: Option<&str>) -> Result<(), Denied> {
-        match origin {
-            None => Ok(()),
-            Some(origin) if origin != "null" && self.origins.iter().any(|allowed| allowed == origin) => Ok(()),
-            Some(_) => Err(Denied::Origin),
+    /// Checks `Origin`: any request of a web page is refused unless its origin is listed, or is this host's own and the
+    /// host has a web app. The own origin is the name by which the browser reached the host, which was checked before.
+    pub(crate) fn check_origin(&self, origin: Option<&str>, host: Option<&str>) -> Result<RequestOrigin, Denied> {
+        let Some(origin) = origin else {
+            return Ok(RequestOrigin::None);
+        };
+        let authority = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        let is_own = match (authority, host) {
+            (Some(authority), Some(host)) => authority.eq_ignore_ascii_case(host),
+            _ => false,
+        };
+        if is_own && self.web.is_some() && !self.hosts.is_empty() {
+            return Ok(RequestOrigin::Own);
+        }
+        match origin != "null" && self.origins.iter().any(|allowed| allowed == origin) {
+            true => Ok(RequestOrigin::Listed),
+            false => Err(Denied::Origin),
         }
     }
 
@@ -214,13 +255,16 @@ impl Access {
         }
         // A right token is let in whatever others at the same address have tried: it cannot be
         // guessed, and one stale client must not lock the others out.
-        principal.ok_or_else(|| {
-            if self.failures(peer) >= most {
-                return Denied::TooMany;
-            }
-            self.count_failure(peer);
-            Denied::Token
-        })
+        principal.ok_or_else(|| self.failed(peer, most))
+    }
+
+    /// Counts a wrong credential, and returns the refusal.
+    pub(crate) fn failed(&self, peer: Option<IpAddr>, most: u32) -> Denied {
+        if self.failures(peer) >= most {
+            return Denied::TooMany;
+        }
+        self.count_failure(peer);
+        Denied::Token
     }
 
     fn failures(&self, peer: Option<IpAddr>) -> u32 {
@@ -330,9 +374,10 @@ mod tests {
     fn t2_web_pages_are_refused_unless_listed_exactly() {
         let (access, _) = access();
         let access = access.allow_origin("https://ui.test");
-        assert_eq!(access.check_origin(None), Ok(()));
-        assert_eq!(access.check_origin(Some("https://ui.test")), Ok(()));
-        assert_eq!(access.check_origin(Some(VSCODE_DESKTOP)), Ok(()));
+        let check = |origin| access.check_origin(origin, Some("127.0.0.1:4747"));
+        assert_eq!(check(None), Ok(RequestOrigin::None));
+        assert_eq!(check(Some("https://ui.test")), Ok(RequestOrigin::Listed));
+        assert_eq!(check(Some(VSCODE_DESKTOP)), Ok(RequestOrigin::Listed));
         for origin in [
             "null",
             "",
@@ -344,7 +389,7 @@ mod tests {
             "vscode-file://vscode-app/",
             "vscode-webview://vscode-app",
         ] {
-            assert_eq!(access.check_origin(Some(origin)), Err(Denied::Origin), "{origin}");
+            assert_eq!(check(Some(origin)), Err(Denied::Origin), "{origin}");
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Close {
     TooSlow,
     /// 1008: pings went unanswered.
     Silent,
+    /// 1008: the credential was revoked, or has expired.
+    Revoked,
     /// The peer closed, or the socket broke: no close frame is sent.
     Gone,
 }
@@ -35,7 +37,7 @@ impl Close {
             Self::GoingAway => 1001,
             Self::BadFrame => 1002,
             Self::NotUtf8 => 1007,
-            Self::Silent => 1008,
+            Self::Silent | Self::Revoked => 1008,
             Self::TooLarge => 1009,
             Self::Failed => 1011,
             Self::Restarting => 1012,
@@ -55,6 +57,7 @@ impl Close {
             Self::Restarting => "the host restarts from its journal; use reconnect",
             Self::TooSlow => "the client reads too slowly; use reconnect",
             Self::Silent => "pings went unanswered",
+            Self::Revoked => "the credential was revoked, or has expired",
             Self::Gone => "closed",
         }
     }

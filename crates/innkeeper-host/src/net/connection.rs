@@ -33,6 +33,17 @@ use crate::services::completions::Files;
 /// The reader runs in the caller's task and the writer in its own: the host still reads from a client that does not
 /// read, and still answers one that floods it.
 pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, principal: Principal) {
+    serve_until(host, source, sink, principal, std::future::pending()).await;
+}
+
+/// Serves one connection until it ends or its credential is revoked.
+pub(crate) async fn serve_until(
+    host: HostHandle,
+    source: impl Source,
+    sink: impl Sink,
+    principal: Principal,
+    revoked: impl Future<Output = ()>,
+) {
     let may_drive = principal.scope >= Scope::Drive;
     let Some((conn, outbox, edge)) = host.attach(principal).await else {
         return;
@@ -55,7 +66,10 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         limits: host.limits(),
         files: may_drive.then(|| host.files()),
     };
-    let close = reader.run().await;
+    let close = tokio::select! {
+        close = reader.run() => close,
+        () = revoked => Close::Revoked,
+    };
     // A peer that only stopped sending still gets its answers: the main loop, which has everything
     // it sent before, closes the connection when it comes to its end.
     if close != Close::Gone {

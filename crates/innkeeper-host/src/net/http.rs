@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,9 +30,10 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::HostHandle;
-use crate::net::access::{Access, Denied};
+use crate::net::access::{Access, Denied, RequestOrigin};
 use crate::net::connection;
 use crate::net::transport::websocket;
+use crate::net::web::{self, Device, WebApp};
 
 /// A listener at work.
 #[derive(Debug)]
@@ -86,6 +88,15 @@ enum Peer {
     User(u32),
 }
 
+impl Peer {
+    fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(ip) => Some(ip),
+            Self::User(_) => None,
+        }
+    }
+}
+
 fn spawn<F>(run: impl FnOnce(CancellationToken) -> F) -> Server
 where
     F: Future<Output = ()> + Send + 'static,
@@ -127,6 +138,8 @@ struct ListenerContext {
 
 /// How long a new socket waits for its turn when many others have not shown a credential.
 const ADMISSION_TIME: Duration = Duration::from_secs(1);
+/// How long a slow network may take to read a file of the web app.
+const FILE_TIME: Duration = Duration::from_secs(60);
 /// A wrong token costs its sender this long.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(250);
 
@@ -164,8 +177,11 @@ impl ListenerContext {
             };
             match (connection, unauthenticated) {
                 (Some(connection), Some(unauthenticated)) => {
-                    let permits = Arc::new(Mutex::new(Some((connection, unauthenticated))));
-                    self.serve(stream, peer, permits).await;
+                    let socket = SocketState {
+                        permits: Mutex::new(Some((connection, unauthenticated))),
+                        sends_file: AtomicBool::new(false),
+                    };
+                    self.serve(stream, peer, Arc::new(socket)).await;
                 }
                 (None, _) | (_, None) => {
                     let _ = tokio::time::timeout(ADMISSION_TIME, turn_away(stream)).await;
@@ -174,16 +190,17 @@ impl ListenerContext {
         });
     }
 
-    async fn serve<S>(self: Arc<Self>, stream: S, peer: Peer, permits: Arc<Mutex<Option<Permits>>>)
+    async fn serve<S>(self: Arc<Self>, stream: S, peer: Peer, socket: Arc<SocketState>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = self.host.limits();
         let stopping = self.host.stopping().clone();
+        let answered = Arc::clone(&socket);
         let service = service_fn(move |request| {
             let state = Arc::clone(&self);
-            let permits = Arc::clone(&permits);
-            async move { Ok::<_, Infallible>(state.answer::<S>(request, peer, &permits).await) }
+            let socket = Arc::clone(&answered);
+            async move { Ok::<_, Infallible>(state.answer::<S>(request, peer, &socket).await) }
         });
         let serving = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -192,9 +209,16 @@ impl ListenerContext {
             .max_headers(limits.http_headers)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
-        // An upgraded connection has a task of its own by then.
+        let mut serving = std::pin::pin!(serving);
+        let in_time = async {
+            // An upgraded connection has a task of its own by then.
+            let handshake = tokio::time::timeout(limits.handshake_time + ADMISSION_TIME, &mut serving);
+            if handshake.await.is_err() && socket.sends_file.load(Ordering::Relaxed) {
+                let _ = tokio::time::timeout(FILE_TIME, &mut serving).await;
+            }
+        };
         tokio::select! {
-            _ = tokio::time::timeout(limits.handshake_time + ADMISSION_TIME, serving) => {}
+            () = in_time => {}
             () = stopping.cancelled() => {}
         }
     }
@@ -203,12 +227,12 @@ impl ListenerContext {
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-        permits: &Mutex<Option<Permits>>,
+        socket: &SocketState,
     ) -> Response<Full<Bytes>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match self.route::<S>(request, peer, permits).await {
+        match self.route::<S>(request, peer, socket).await {
             Ok(response) => response,
             Err(refused) => {
                 if refused == Refused::Denied(Denied::Token) {
@@ -223,18 +247,25 @@ impl ListenerContext {
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: Peer,
-        permits: &Mutex<Option<Permits>>,
+        socket: &SocketState,
     ) -> Result<Response<Full<Bytes>>, Refused>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let headers = request.headers();
-        self.access.check_host(text(headers, &HOST))?;
-        self.access.check_origin(text(headers, &ORIGIN))?;
-        if request.method() != Method::GET {
-            return Err(Refused::Method);
+        let host = text(headers, &HOST);
+        self.access.check_host(host)?;
+        let origin = self.access.check_origin(text(headers, &ORIGIN), host)?;
+        let path = request.uri().path();
+        match (request.method(), path, self.access.web()) {
+            (&Method::POST, "/web/sign-in" | "/web/session" | "/web/sign-out", Some(web)) => {
+                let web = web.clone();
+                return self.sign_in(request, &web, origin, peer).await;
+            }
+            (&Method::GET, _, _) => {}
+            _ => return Err(Refused::Method),
         }
-        match request.uri().path() {
+        match path {
             "/healthz" => Ok(plain(StatusCode::OK, "ok\n")),
             "/readyz" if self.host.is_ready() => Ok(plain(StatusCode::OK, "ready\n")),
             "/readyz" => {
@@ -246,24 +277,85 @@ impl ListenerContext {
                 let body = serde_json::json!({ "name": "innkeeper", "version": self.host.version(), "protocol": innkeeper_dialects::supported() });
                 Ok(json(body.to_string()))
             }
-            "/" => self.upgrade::<S>(request, peer, permits),
-            _ => Err(Refused::Path),
+            "/" if self.access.web().is_none() || wants_upgrade(headers) => {
+                let device = self.device(headers, origin).await;
+                self.upgrade::<S>(request, peer, device, socket)
+            }
+            path => match self.access.web().and_then(|web| web.file(path)) {
+                Some(mut file) => {
+                    socket.sends_file.store(true, Ordering::Relaxed);
+                    file.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    Ok(file)
+                }
+                None => Err(Refused::Path),
+            },
         }
+    }
+
+    /// Signs a browser in or out, or tells it whether it is signed in.
+    async fn sign_in(
+        &self,
+        request: Request<Incoming>,
+        web: &WebApp,
+        origin: RequestOrigin,
+        peer: Peer,
+    ) -> Result<Response<Full<Bytes>>, Refused> {
+        // A page of another origin cannot read the answer, and must not sign a user in or out either.
+        if origin != RequestOrigin::Own {
+            return Err(Denied::Origin.into());
+        }
+        let devices = web.devices();
+        let known = self.device(request.headers(), origin).await;
+        match (request.uri().path(), known) {
+            ("/web/session", Some(device)) => Ok(web.signed_in(device.scope, None)),
+            ("/web/session", None) if !self.access.needs_token() => Ok(web.signed_in(Scope::Admin, None)),
+            // Not a wrong credential: the page finds out that it has to be opened with a link.
+            ("/web/session", None) => Ok(web::answer(StatusCode::UNAUTHORIZED, &serde_json::json!({}))),
+            ("/web/sign-out", known) => {
+                if let Some(device) = known {
+                    blocking(move || devices.sign_out(&device.id)).await;
+                }
+                Ok(web.signed_out())
+            }
+            _ => {
+                let new = match web::read_code(request).await {
+                    Some((code, agent)) => blocking(move || devices.redeem(&code, &agent)).await.flatten(),
+                    None => None,
+                };
+                match new {
+                    Some(new) => Ok(web.signed_in(new.device.scope, Some(&new))),
+                    None => Err(self
+                        .access
+                        .failed(peer.address(), self.host.limits().failed_tokens_per_minute)
+                        .into()),
+                }
+            }
+        }
+    }
+
+    /// Returns the device whose cookie a request of the web app has.
+    async fn device(&self, headers: &HeaderMap, origin: RequestOrigin) -> Option<Device> {
+        let web = self.access.web().filter(|_| origin == RequestOrigin::Own)?;
+        let (secret, devices) = (web.secret(headers)?, web.devices());
+        blocking(move || devices.find(&secret)).await.flatten()
     }
 
     fn upgrade<S>(
         self: Arc<Self>,
         mut request: Request<Incoming>,
         peer: Peer,
-        permits: &Mutex<Option<Permits>>,
+        device: Option<Device>,
+        socket: &SocketState,
     ) -> Result<Response<Full<Bytes>>, Refused>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let principal = self.principal(&request, peer)?;
+        let principal = match &device {
+            Some(device) => Principal::new(&format!("device:{}", device.id), device.scope),
+            None => self.principal(&request, peer)?,
+        };
         let headers = request.headers();
-        let wants_upgrade = lists(headers, &CONNECTION, "upgrade") && lists(headers, &UPGRADE, "websocket");
-        if !wants_upgrade {
+        if !wants_upgrade(headers) {
             return Err(Refused::NotAnUpgrade);
         }
         if text(headers, &SEC_WEBSOCKET_VERSION) != Some("13") {
@@ -274,12 +366,13 @@ impl ListenerContext {
         };
         let accept = derive_accept_key(key.as_bytes());
         let share = self.share_of(&principal)?;
-        let permits = permits.lock().take();
+        let permits = socket.permits.lock().take();
         let Some((connection, unauthenticated)) = permits else {
             return Err(Refused::NotAnUpgrade);
         };
         drop(unauthenticated);
         let host = self.host.clone();
+        let devices = self.access.web().map(WebApp::devices);
         let upgrading = hyper::upgrade::on(&mut request);
         self.host.tasks().spawn(async move {
             // Held for as long as the connection lives.
@@ -293,7 +386,13 @@ impl ListenerContext {
             };
             let limits = host.limits();
             let (source, sink) = websocket::accept(parts.io.into_inner(), parts.read_buf.to_vec(), &limits).await;
-            connection::serve(host, source, sink, principal).await;
+            let revoked = async {
+                match (device, devices) {
+                    (Some(device), Some(devices)) => revoked(device.id, devices).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            connection::serve_until(host, source, sink, principal, revoked).await;
         });
         let mut response = Response::new(Full::default());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -307,13 +406,12 @@ impl ListenerContext {
     }
 
     fn principal(&self, request: &Request<Incoming>, peer: Peer) -> Result<Principal, Refused> {
-        let ip = match peer {
-            Peer::User(uid) if !self.access.needs_token() => {
-                return Ok(Principal::new(&format!("uid:{uid}"), Scope::Admin));
-            }
-            Peer::User(_) => None,
-            Peer::Address(ip) => Some(ip),
-        };
+        if let Peer::User(uid) = peer
+            && !self.access.needs_token()
+        {
+            return Ok(Principal::new(&format!("uid:{uid}"), Scope::Admin));
+        }
+        let ip = peer.address();
         let authorization = text(request.headers(), &AUTHORIZATION);
         let most = self.host.limits().failed_tokens_per_minute;
         Ok(self
@@ -334,6 +432,13 @@ impl ListenerContext {
 /// A connection's place among all, and among those without a credential.
 type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
+/// The state of one socket before it is upgraded.
+struct SocketState {
+    permits: Mutex<Option<Permits>>,
+    /// Whether it reads a file of the web app, for which a slow network may take its time.
+    sends_file: AtomicBool,
+}
+
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n";
 
@@ -345,6 +450,29 @@ async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Resul
     let mut unwanted = [0; 1024];
     while stream.read(&mut unwanted).await? > 0 {}
     Ok(())
+}
+
+/// How often the host looks whether a connected device may still be connected.
+const REVOCATION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Returns once a device was revoked or has expired.
+async fn revoked(id: String, devices: Arc<dyn web::Devices>) {
+    loop {
+        tokio::time::sleep(REVOCATION_INTERVAL).await;
+        let (id, devices) = (id.clone(), Arc::clone(&devices));
+        if blocking(move || devices.is_valid(&id)).await != Some(true) {
+            return;
+        }
+    }
+}
+
+/// Runs a call that may read or write files. Returns none if it panics, which would be a bug.
+async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(call).await.ok()
+}
+
+fn wants_upgrade(headers: &HeaderMap) -> bool {
+    lists(headers, &CONNECTION, "upgrade") && lists(headers, &UPGRADE, "websocket")
 }
 
 /// Why a request is not served.
@@ -378,7 +506,7 @@ impl Refused {
             ),
             Self::Denied(Denied::Token) => plain(StatusCode::UNAUTHORIZED, ""),
             Self::Denied(Denied::TooMany) => plain(StatusCode::TOO_MANY_REQUESTS, ""),
-            Self::Method => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is accepted\n"),
+            Self::Method => plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not accepted here\n"),
             Self::Path => plain(StatusCode::NOT_FOUND, "not found\n"),
             Self::NotAnUpgrade => {
                 let mut response = plain(

@@ -1,8 +1,9 @@
 //! Opens the host to clients: sockets, tokens, the discovery file and the banner.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use innkeeper_cli::discovery::{Endpoint, PublishedEndpoint, TokenFile};
 use innkeeper_cli::failure::{Failure, Kind};
@@ -10,11 +11,13 @@ use innkeeper_cli::terminal;
 use innkeeper_host::Access;
 use innkeeper_host::access::{Scope, Token};
 use innkeeper_host::http::Server;
+use innkeeper_host::web::{StaticFile, WebApp};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::address::{ListenAddress, local_url};
 use crate::banner::Banner;
+use crate::devices::{self, DeviceStore};
 use crate::settings::Settings;
 use crate::unix_socket::SocketFile;
 
@@ -63,7 +66,7 @@ pub(super) fn open(settings: &Settings, prepared: &mut Prepared, running: &Runni
         true => None,
         false => Some(endpoint.publish(&prepared.dir)?),
     };
-    announce(settings, &endpoint);
+    announce(settings, &endpoint, first_page(settings, prepared, &endpoint));
     Ok(Listening {
         servers,
         _socket_file: socket_file,
@@ -94,7 +97,8 @@ pub(super) async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, Soc
 
 /// Returns who may connect to the TCP port.
 fn tcp_access(bound: SocketAddr, prepared: &Prepared, settings: &Settings) -> Result<Access, Failure> {
-    let mut access = Access::new(bound);
+    let devices = Arc::new(DeviceStore::new(&prepared.dir));
+    let mut access = Access::new(bound).serve_web_app(WebApp::new(web_file, devices, bound.port()));
     if let Some(token) = &prepared.token {
         access = access.allow_token(usable(token)?, "default", Scope::Admin);
     }
@@ -111,6 +115,31 @@ fn tcp_access(bound: SocketAddr, prepared: &Prepared, settings: &Settings) -> Re
         }
     }
     Ok(access)
+}
+
+fn web_file(path: &str) -> Option<StaticFile> {
+    let file = innkeeper_web::find(path)?;
+    Some(StaticFile {
+        content_type: file.content_type,
+        gzip: file.gzip,
+        is_immutable: file.is_immutable(),
+    })
+}
+
+/// Returns the address of the web app for the banner. Only a user at a terminal gets a code: standard error may be a log.
+fn first_page(settings: &Settings, prepared: &Prepared, endpoint: &Endpoint) -> Option<String> {
+    let url = endpoint.url.as_deref()?;
+    let signs_in = prepared.token.is_some() && !settings.read_only && io::stderr().is_terminal();
+    let link = signs_in.then(|| devices::first_link(&prepared.dir, url));
+    match link {
+        Some(Ok(link)) => Some(format!("{link} (once; later: {} open)", terminal::program())),
+        Some(Err(failure)) => {
+            terminal::warn(&failure.to_string());
+            None
+        }
+        None if prepared.token.is_none() => Some(devices::page_of(url)),
+        None => Some(format!("{} ({} open)", devices::page_of(url), terminal::program())),
+    }
 }
 
 fn usable(token: &TokenFile) -> Result<Token, Failure> {
@@ -131,9 +160,10 @@ fn tokio_listener(listener: std::os::unix::net::UnixListener) -> Result<UnixList
 }
 
 /// Says that the host listens: to the user on standard error, to programs on standard output.
-fn announce(settings: &Settings, endpoint: &Endpoint) {
+fn announce(settings: &Settings, endpoint: &Endpoint, page: Option<String>) {
     let banner = Banner {
         url: endpoint.url.clone(),
+        page,
         unix: endpoint.unix.clone(),
         stdio: settings.stdio,
         token_file: endpoint.token_file.clone(),

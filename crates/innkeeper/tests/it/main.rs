@@ -17,6 +17,7 @@ mod sessions;
 mod terminals;
 mod transport;
 mod turns;
+mod web;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::{HostOptions, HostProcess};

@@ -169,12 +169,13 @@ async fn http_routes_respond_with_the_documented_status() {
     let protocol = version["protocol"].as_array().expect("a list");
     assert_eq!((&protocol[0], protocol.len()), (&json!("^1.0.0"), 12));
 
-    let plain = get(address, "/", &[&bearer]).await;
-    assert_eq!(
-        (plain.status, plain.body.as_str()),
-        (426, "this is an AHP host: connect with a WebSocket\n")
+    let page = get(address, "/", &[]).await;
+    assert_eq!(page.status, 200, "the web app needs no credential");
+    assert!(
+        page.headers
+            .contains(&"content-type: text/html; charset=utf-8".to_owned()),
+        "{page:?}"
     );
-    assert!(plain.headers.contains(&"upgrade: websocket".to_owned()), "{plain:?}");
     let old = [
         "connection: upgrade",
         "upgrade: websocket",

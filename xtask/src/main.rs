@@ -10,6 +10,7 @@ mod process;
 mod source;
 mod tidy;
 mod vscode;
+mod web;
 mod workspace;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ commands:
   faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
   nightly                run what takes too long for every commit: benchmarks, a soak, 100,000 seeds, all faults
   vscode [--only WINDOW] play a day's work in VS Code against the host; WINDOW is editor or agents
+  web                    check the web app: types, unit tests, the committed build, and scenarios in Chromium
   help                   print this text
 ";
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace)),
         ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
         ["vscode", more @ ..] => Workspace::locate().and_then(|workspace| vscode::run(&workspace, more)),
+        ["web"] => Workspace::locate().and_then(|workspace| web::run(&workspace)),
         ["faults"] => Workspace::locate().and_then(|workspace| faults::run(&workspace)),
         ["compatibility"] => Workspace::locate().and_then(|workspace| compatibility::write(&workspace)),
         ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),

@@ -1,0 +1,86 @@
+// The real host and a real browser for the scenarios.
+
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const CHROMIUM = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+/** The program under test. */
+export const PROGRAM = process.env.INNKEEPER ?? new URL("../../target/debug/innkeeper", import.meta.url).pathname;
+
+/** A data directory with a host that can be killed and started again. */
+export class TestHost {
+  constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), "innkeeper-web-"));
+    this.data = join(this.folder, "data");
+    this.home = join(this.folder, "home");
+    this.port = 0;
+    mkdirSync(join(this.home, "project"), { recursive: true });
+  }
+
+  async start() {
+    const args = ["--listen", `127.0.0.1:${this.port}`, "--data", this.data, "--json"];
+    this.process = spawn(PROGRAM, args, { env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
+    this.log = "";
+    this.process.stderr.on("data", (chunk) => (this.log += chunk));
+    const line = await new Promise((resolve, reject) => {
+      let text = "";
+      this.process.stdout.on("data", (chunk) => {
+        text += chunk;
+        if (text.includes("\n")) resolve(text.split("\n")[0]);
+      });
+      this.process.on("exit", (code) => reject(new Error(`the host ended with ${code}:\n${this.log}`)));
+    });
+    const { url } = JSON.parse(line);
+    this.url = url.replace("ws", "http");
+    this.port = Number(new URL(this.url).port);
+    return this;
+  }
+
+  environment() {
+    return { PATH: process.env.PATH, HOME: this.home, XDG_CONFIG_HOME: join(this.home, ".config") };
+  }
+
+  /** Runs a command of the program on this data directory. */
+  run(...args) {
+    return execFileSync(PROGRAM, [...args, "--data", this.data], { env: this.environment(), encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+  }
+
+  /** Returns a fresh link to the app. */
+  link() {
+    return this.run("open", "--no-browser").trim();
+  }
+
+  async kill(signal = "SIGKILL") {
+    const ended = new Promise((resolve) => this.process.once("exit", resolve));
+    this.process.removeAllListeners("exit");
+    this.process.once("exit", () => {});
+    this.process.kill(signal);
+    await ended.catch(() => {});
+  }
+
+  async stop() {
+    if (this.process?.exitCode === null) {
+      const ended = new Promise((resolve) => this.process.once("exit", resolve));
+      this.process.kill("SIGTERM");
+      await ended;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+export async function launch() {
+  return chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+}

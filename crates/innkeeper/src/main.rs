@@ -2,7 +2,6 @@
 
 mod address;
 mod agents;
-mod banner;
 mod chat;
 mod cli;
 mod config;

@@ -3,6 +3,7 @@
 //! The steps: [`Plan`] is what flags and configuration ask for, [`Prepared`] has everything that can fail before the host
 //! starts, `host` builds the host, `listen` opens it to clients, and `run_until_stopped` waits for the end.
 
+mod banner;
 mod host;
 mod listen;
 

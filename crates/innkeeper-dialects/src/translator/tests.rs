@@ -391,7 +391,7 @@ fn members_keep_their_order_in_both_directions() {
 
         let mut session = json!({ "title": "t", "status": 1, "config": { "schema": values, "values": values } });
         let session = session.as_object_mut().unwrap();
-        let around = state::Around::default();
+        let around = Around::default();
         match version.session_is_chat() {
             true => state::session_with_chat(version, session, Object::new(), &around),
             false => state::session(version, session, &around),

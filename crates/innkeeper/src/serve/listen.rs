@@ -15,8 +15,8 @@ use innkeeper_host::web::{StaticFile, WebApp};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 
+use super::banner::Banner;
 use crate::address::{ListenAddress, local_url};
-use crate::banner::Banner;
 use crate::devices::{self, DeviceStore};
 use crate::settings::Settings;
 use crate::unix_socket::SocketFile;

@@ -543,8 +543,8 @@ mod tests {
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
                  token_file, drive_token_file, view_token_file, allow_origin, allow_host, \
-                 restricted_sections, log, limits, retention, models, resources, customizations, mcp, \
-                 telemetry and terminals",
+                 restricted_sections, log, discover_agents, limits, retention, models, resources, \
+                 customizations, mcp, telemetry, terminals and agents",
             ]
         );
     }

@@ -129,7 +129,10 @@ async fn root04_installed_agents_are_offered_and_can_be_switched_off() {
         client.subscribe("ahp-root://").await;
         let view = client.view();
         let agents = &view.root().expect("subscribed").agents;
-        agents.iter().map(|agent| agent.provider.clone()).collect::<Vec<_>>()
+        let providers = agents.iter().map(|agent| agent.provider.clone());
+        // Agents on model APIs are always offered.
+        let is_program = |provider: &String| !["anthropic", "openai"].contains(&provider.as_str());
+        providers.filter(is_program).collect::<Vec<_>>()
     };
     assert_eq!(agents("").await, ["tour", "gemini"]);
     assert_eq!(agents("discover_agents = false").await, ["tour"]);

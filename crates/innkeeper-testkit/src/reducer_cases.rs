@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn every_type_of_action_changes_a_state_in_random_cases() {
         let mut unseen: std::collections::BTreeSet<&str> = random::ACTION_TYPES.iter().copied().collect();
-        for seed in 0..1500 {
+        for seed in 0..2000 {
             let case = random(seed).expect("a valid case");
             let (_, applied) = fold(&case.before, &case.actions).expect("a valid case");
             unseen.retain(|kind| !applied.iter().any(|other| other == kind));

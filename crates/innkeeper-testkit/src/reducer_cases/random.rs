@@ -274,6 +274,7 @@ impl Draw<'_> {
         let blocking = self.maybe(json!(true));
         let states = [
             json!({ "kind": "starting", "blocking": blocking }),
+            json!({ "kind": "starting", "blocking": blocking }),
             json!({ "kind": "ready" }),
             json!({ "kind": "stopped" }),
             json!({ "kind": "error", "error": { "errorType": "test", "message": "" } }),
@@ -352,7 +353,7 @@ impl Draw<'_> {
         let chat = self.id("ahp-chat:/c");
         let directory = self.id("file:///d");
         let id = self.customization_id();
-        match self.below(31) {
+        match self.below(33) {
             0 => json!({ "type": "session/ready" }),
             1 => json!({ "type": "session/creationFailed", "error": self.error() }),
             2 | 3 | 4 => json!({ "type": "session/chatAdded", "summary": self.chat_summary() }),
@@ -393,6 +394,7 @@ impl Draw<'_> {
                 1 => json!({ "type": "session/mcpServerStopRequested", "id": id }),
                 _ => json!({ "type": "session/mcpServerBackgroundRequested", "id": id }),
             },
+            31 | 32 => json!({ "type": "session/mcpServerBackgroundRequested", "id": id }),
             _ => json!({ "type": "session/mcpServerStateChanged", "id": id,
                 "state": self.server()["state"], "channel": self.maybe(json!("mcp:/channel")) }),
         }
@@ -512,7 +514,7 @@ impl Draw<'_> {
     fn turn_action(&mut self, turn: String) -> Value {
         let kind = ["steering", "queued"][self.below(2)];
         let directory = self.id("file:///d");
-        match self.below(38) {
+        match self.below(44) {
             0..=3 => json!({ "type": "chat/turnStarted", "turnId": "t0", "startedAt": self.time(),
                 "message": self.message(), "queuedMessageId": self.maybe(json!("m0")) }),
             4 | 5 => json!({ "type": "chat/delta", "turnId": turn, "partId": self.id("p"), "content": self.word() }),
@@ -554,15 +556,17 @@ impl Draw<'_> {
             }
             29 => json!({ "type": "chat/isReadChanged", "isRead": self.yes() }),
             30 => json!({ "type": "chat/isArchivedChanged", "isArchived": self.yes() }),
-            31 | 32 => json!({ "type": "chat/inputRequested", "request": { "id": self.id("r"),
+            31 | 32 | 38..=40 => json!({ "type": "chat/inputRequested", "request": { "id": self.id("r"),
                 "message": self.maybe(json!("Which?")), "answers": self.answers() } }),
             33 => {
                 let answer = self.answer();
                 json!({ "type": "chat/inputAnswerChanged", "requestId": self.id("r"), "questionId": self.id("q"),
                     "answer": self.maybe(answer) })
             }
-            34 => json!({ "type": "chat/inputCompleted", "requestId": self.id("r"), "answers": self.answers(),
-                "response": self.one_of(&["accept", "decline", "cancel"]) }),
+            34 | 41..=43 => {
+                json!({ "type": "chat/inputCompleted", "requestId": self.id("r"), "answers": self.answers(),
+                "response": self.one_of(&["accept", "decline", "cancel"]) })
+            }
             35 => {
                 let turn = self.id("t");
                 json!({ "type": "chat/truncated", "turnId": self.maybe(json!(turn)) })

@@ -101,8 +101,9 @@ async fn attaching_is_raw_follows_the_size_and_ends_with_the_detach_key() {
         .await;
     client.subscribe(&inner).await;
     // Keys go to the inner shell one by one, and Ctrl-C too.
-    type_into(&client, TERMINAL, "sleep 1017\r").await;
-    shows(&client, &inner, "sleep 1017").await;
+    // The program says that it runs: a Ctrl-C while the shell starts it would reach nothing.
+    type_into(&client, TERMINAL, "sh -c 'echo run''ning; exec sleep 1017'\r").await;
+    shows(&client, &inner, "running\r\n").await;
     type_into(&client, TERMINAL, "\x03").await;
     type_into(&client, TERMINAL, "echo in''ner $(stty size)\r").await;
     shows(&client, TERMINAL, "inner 24 80\r\n").await;

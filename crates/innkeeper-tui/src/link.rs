@@ -51,6 +51,9 @@ pub(crate) struct Link {
     orders: mpsc::UnboundedReceiver<Order>,
     /// The channels that the screen wants to see.
     wanted: HashSet<String>,
+    /// A missing host is started: at first, and when the user says so. A host that ended later may have been stopped on
+    /// purpose.
+    may_start: bool,
     /// The highest sequence number of any action or snapshot.
     last_seen: Option<i64>,
 }
@@ -94,6 +97,7 @@ impl Link {
             events,
             orders,
             wanted: HashSet::new(),
+            may_start: true,
             last_seen: None,
         };
         (link, order_sender, event_receiver)
@@ -107,6 +111,7 @@ impl Link {
             let reason = match self.connect().await {
                 Ok(live) => {
                     wait = FIRST_WAIT;
+                    self.may_start = false;
                     let (answers, receiver) = live;
                     match self.serve(answers, receiver).await {
                         Some(reason) => reason,
@@ -133,7 +138,11 @@ impl Link {
         let until = tokio::time::Instant::now() + wait;
         loop {
             match tokio::time::timeout_at(until, self.orders.recv()).await {
-                Err(_) | Ok(Some(Order::ConnectNow)) => return true,
+                Err(_) => return true,
+                Ok(Some(Order::ConnectNow)) => {
+                    self.may_start = true;
+                    return true;
+                }
                 Ok(None) => return false,
                 Ok(Some(order)) => self.refuse(order),
             }
@@ -163,7 +172,11 @@ impl Link {
     }
 
     async fn connect(&mut self) -> Result<(Live, mpsc::UnboundedReceiver<Response>), Failure> {
-        if let Some(start_host) = self.start_host.as_ref().filter(|_| self.args.url.is_none())
+        let start_host = self
+            .start_host
+            .as_ref()
+            .filter(|_| self.args.url.is_none() && self.may_start);
+        if let Some(start_host) = start_host
             && Endpoint::find(&self.dir).is_none()
         {
             self.send(LinkEvent::StartingHost);

@@ -202,7 +202,7 @@ pub(crate) const COMMANDS: &[CommandInfo] = &[
     entry(Command::Attach, "Attach a file"),
     entry(Command::DropAttachments, "Remove all attachments"),
     control(Command::Editor, 'x', "Ctrl+X", "Write the message in $EDITOR"),
-    entry(Command::ConnectNow, "Connect now"),
+    entry(Command::ConnectNow, "Connect now, and start a host if none runs"),
     control(Command::Quit, 'q', "Ctrl+Q", "Quit; the host and all turns go on"),
 ];
 

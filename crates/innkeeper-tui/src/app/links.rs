@@ -17,7 +17,7 @@ impl App {
                 }
             }
             LinkEvent::Connected(info) => {
-                if matches!(self.status, LinkStatus::Lost(_)) && self.has_listed {
+                if self.has_listed {
                     self.tell("Connected again; everything is up to date.");
                 }
                 self.status = LinkStatus::Connected;

@@ -153,6 +153,10 @@ impl App {
     pub(super) fn session_created(&mut self) {
         if let Some(starting) = &self.starting {
             let session = starting.session.clone();
+            // The choices of the form are those of the session.
+            if let Some(model) = self.models.remove("") {
+                self.models.insert(session.clone(), model);
+            }
             self.open_session(&session);
         }
     }

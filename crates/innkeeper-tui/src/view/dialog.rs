@@ -11,7 +11,7 @@ use super::{changes, put_lines, terminal, to_u16};
 use crate::app::App;
 use crate::app::commands::{COMMANDS, OTHER_KEYS};
 use crate::app::dialog::{Dialog, Input, NewSession, Picker};
-use crate::text::wrap::wrap_text;
+use crate::text::wrap::{wrap, wrap_text};
 use crate::text::{clean, one_line};
 use crate::theme::Theme;
 
@@ -71,13 +71,19 @@ fn window(title: &str, width: usize, height: usize, theme: Theme, area: Rect, bu
 
 fn draw_help(scroll: usize, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
+    let width = usize::from(area.width).saturating_sub(6).min(90);
     let mut add = |keys: &str, what: &str| {
-        let padding = 26usize.saturating_sub(keys.width());
-        lines.push(Line::from(vec![
+        let padding = 24usize.saturating_sub(keys.width());
+        let first = [
             Span::styled(keys.to_owned(), theme.accent()),
             Span::raw(" ".repeat(padding.max(1))),
-            Span::raw(what.to_owned()),
-        ]));
+        ];
+        lines.extend(wrap(
+            &[Span::raw(what.to_owned())],
+            width,
+            &first,
+            &[Span::raw(" ".repeat(24))],
+        ));
     };
     for (keys, what) in OTHER_KEYS {
         add(keys, what);

@@ -128,7 +128,9 @@ pub(super) fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     if let LinkStatus::Lost(reason) = &app.status {
-        let text = format!("Disconnected: {reason}. Trying again; nothing that you type is lost.");
+        let text = format!(
+            "Disconnected: {reason}. Trying again; nothing that you type is lost. Ctrl+P, “connect” starts a host."
+        );
         buffer.set_stringn(area.x, area.y, one_line(&text, width), width, theme.failed());
         return;
     }

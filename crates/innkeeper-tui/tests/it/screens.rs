@@ -1,5 +1,6 @@
 //! Whole screens, at three sizes.
 
+use ratatui::style::{Color, Modifier};
 use serde_json::json;
 
 use crate::support::{CHAT, Rig, SESSION, approval, assert_screen, busy_chat, empty_chat, session};
@@ -104,4 +105,23 @@ fn a_running_turn_shows_activity_live_output_and_queued_messages() {
     assert!(screen.contains("Running the tests… 12 s"), "{screen}");
     rig.wait(3);
     assert!(rig.screen(80, 24).contains("15 s"));
+}
+
+#[test]
+fn without_colours_only_attributes_tell_things_apart() {
+    let mut rig = Rig::with_chat(busy_chat());
+    rig.state(SESSION, session(json!([approval(CHAT)])));
+    rig.keys("ctrl+o");
+    let buffer = rig.draw(100, 50);
+    let coloured = buffer
+        .content()
+        .iter()
+        .find(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
+    assert!(coloured.is_none(), "{coloured:?}");
+    assert!(
+        buffer
+            .content()
+            .iter()
+            .any(|cell| cell.modifier.contains(Modifier::REVERSED))
+    );
 }

@@ -10,6 +10,7 @@ use innkeeper_tui::view;
 use jiff::{SignedDuration, Timestamp};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -143,10 +144,15 @@ impl Rig {
     }
 
     /// Draws a frame.
-    pub(crate) fn screen(&mut self, width: u16, height: u16) -> String {
+    pub(crate) fn draw(&mut self, width: u16, height: u16) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("valid");
         terminal.draw(|frame| view::draw(&mut self.app, frame)).expect("valid");
-        let buffer = terminal.backend().buffer();
+        terminal.backend().buffer().clone()
+    }
+
+    /// Draws a frame and returns its text.
+    pub(crate) fn screen(&mut self, width: u16, height: u16) -> String {
+        let buffer = self.draw(width, height);
         let rows = (0..height).map(|row| {
             let mut line = String::new();
             let mut column = 0;

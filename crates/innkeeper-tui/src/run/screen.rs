@@ -7,6 +7,7 @@ use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use innkeeper_cli::failure::{Failure, Kind};
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
 
 /// The full-screen mode; dropping it ends the mode.
@@ -36,7 +37,10 @@ impl Screen {
         if self.takes_mouse {
             execute!(stdout(), EnableMouseCapture).map_err(|error| unusable(&error))?;
         }
-        self.terminal.clear().map_err(|error| unusable(&error))
+        // `Terminal::clear` would ask the terminal where its cursor is, and not every terminal answers in time.
+        let size = self.terminal.size().map_err(|error| unusable(&error))?;
+        let area = Rect::new(0, 0, size.width, size.height);
+        self.terminal.resize(area).map_err(|error| unusable(&error))
     }
 
     /// Ends the mode for a while.

@@ -356,7 +356,7 @@ impl Draw<'_> {
         match self.below(33) {
             0 => json!({ "type": "session/ready" }),
             1 => json!({ "type": "session/creationFailed", "error": self.error() }),
-            2 | 3 | 4 => json!({ "type": "session/chatAdded", "summary": self.chat_summary() }),
+            2..=4 => json!({ "type": "session/chatAdded", "summary": self.chat_summary() }),
             5 => json!({ "type": "session/chatRemoved", "chat": chat }),
             6 | 7 => json!({ "type": "session/chatUpdated", "chat": chat, "changes": {
                 "title": self.maybe(json!("new")), "status": self.maybe(json!(8)),
@@ -483,7 +483,7 @@ impl Draw<'_> {
                 json!({ "type": "chat/toolCallDelta", "turnId": turn, "toolCallId": call,
                     "content": self.maybe(json!(content)), "invocationMessage": self.maybe(message), "_meta": meta })
             }
-            3 | 4 | 5 => json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": call,
+            3..=5 => json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": call,
                 "invocationMessage": self.text(), "toolInput": self.tool_input(), "contributor": self.contributor(),
                 "confirmationTitle": self.maybe(json!("Sure?")), "editable": self.maybe(json!(true)),
                 "edits": self.maybe(json!({ "items": [] })), "confirmed": self.maybe(json!("not-needed")),

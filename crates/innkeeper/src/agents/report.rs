@@ -88,7 +88,7 @@ fn unknown(name: &str) -> Failure {
     let problem = format!("there is no agent {name:?}");
     match CATALOGUE.iter().find(|agent| agent.id == name) {
         Some(agent) => Failure::new(Kind::Rejected, format!("{} is not installed", agent.name))
-            .hint(&format!("install it with `{}`", agent.install)),
+            .hint(format!("install it with `{}`", agent.install)),
         None => Failure::new(Kind::Rejected, problem).hint("`innkeeper agents` lists the agents"),
     }
 }

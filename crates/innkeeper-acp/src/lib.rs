@@ -47,7 +47,8 @@ mod learned;
 mod process;
 mod session;
 mod to_agent;
-mod wire;
+
+use innkeeper_acp_wire as wire;
 
 pub use agent::{AcpAgent, AcpSettings, AcpTimes};
 pub use catalogue::{CATALOGUE, KnownAgent, find_installed};

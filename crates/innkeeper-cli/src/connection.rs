@@ -1,6 +1,9 @@
 //! A connection to a host: the handshake, requests and subscriptions.
 
+pub mod contents;
 pub(crate) mod edit_contents;
+pub mod link;
+pub mod mirror;
 mod pipe;
 mod target;
 mod unix_socket;

@@ -4,7 +4,6 @@ pub(crate) mod chats;
 pub(crate) mod commands;
 pub(crate) mod completion;
 pub(crate) mod composer;
-pub(crate) mod contents;
 pub(crate) mod dialog;
 pub(crate) mod drafts;
 pub(crate) mod editor;
@@ -21,16 +20,17 @@ use std::collections::{HashMap, HashSet};
 
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, SessionState};
+use innkeeper_cli::connection::contents::Contents;
+use innkeeper_cli::connection::link::{HostInfo, Ticket};
+use innkeeper_cli::connection::mirror::Mirror;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::event::{Effect, Event, HostInfo, Ticket};
-use crate::mirror::Mirror;
+use crate::event::{Effect, Event};
 use crate::theme::Theme;
 
 use completion::Completion;
 use composer::{Composer, History};
-use contents::Contents;
 use dialog::Dialog;
 use messages::{Sending, Starting};
 use prompt::Prompt;

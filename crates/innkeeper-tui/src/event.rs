@@ -4,10 +4,9 @@
 
 use std::path::PathBuf;
 
-use ahp_types::actions::{ActionEnvelope, StateAction};
-use ahp_types::notifications::PartialSessionSummary;
-use ahp_types::state::{SessionSummary, Snapshot};
+use ahp_types::actions::StateAction;
 use crossterm::event::{KeyEvent, MouseEvent};
+use innkeeper_cli::connection::link::{LinkEvent, Ticket};
 use serde_json::Value;
 
 /// Something that happened.
@@ -27,49 +26,6 @@ pub enum Event {
     Link(LinkEvent),
     /// A program that ran outside of the screen has ended.
     OutsideEnded(Result<(), String>),
-}
-
-/// A number that connects a request or a dispatched action with its outcome.
-pub type Ticket = u64;
-
-/// News of the connection.
-#[derive(Debug)]
-pub enum LinkEvent {
-    /// No host runs, and one is being started.
-    StartingHost,
-    /// A connection is being opened.
-    Connecting,
-    /// The connection is open. Snapshots of everything that is not replayed follow.
-    Connected(Box<HostInfo>),
-    /// There is no connection; the next attempt comes by itself.
-    Lost(String),
-    /// The state of a channel.
-    State(Box<Snapshot>),
-    /// A channel does not exist any more.
-    Gone(String),
-    /// An action on a channel whose state was sent before.
-    Action(Box<ActionEnvelope>),
-    /// The host accepted an action of this client, or rejected it with a reason.
-    Settled(Ticket, Option<String>),
-    /// The response to a request.
-    Reply(Ticket, Result<Value, String>),
-    /// All sessions.
-    Sessions(Vec<SessionSummary>),
-    /// A new session.
-    SessionAdded(Box<SessionSummary>),
-    /// A session is gone.
-    SessionRemoved(String),
-    /// Some fields of a session's summary changed.
-    SessionChanged(String, Box<PartialSessionSummary>),
-}
-
-/// The handshake's result that the screen needs.
-#[derive(Clone, Debug, Default)]
-pub struct HostInfo {
-    /// The id under which actions of this client are echoed.
-    pub client_id: String,
-    /// Characters after which completions are requested.
-    pub triggers: Vec<String>,
 }
 
 /// Something to do outside of the application's state.

@@ -7,13 +7,10 @@
 pub mod app;
 pub mod args;
 pub mod event;
-pub mod mirror;
 pub mod theme;
 pub mod view;
 
-mod link;
 mod run;
 mod text;
 
-pub use link::StartHost;
 pub use run::run;

@@ -9,6 +9,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use innkeeper_cli::connection::is_here;
+use innkeeper_cli::connection::link::{Link, LinkEvent, LinkSettings, Order, StartHost};
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_cli::failure::{Failure, Kind};
 use jiff::Timestamp;
@@ -17,14 +18,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::app::{App, Setup};
 use crate::args::ChatArgs;
-use crate::event::{Effect, Event, LinkEvent, Outside};
-use crate::link::{Link, Order, StartHost};
+use crate::event::{Effect, Event, Outside};
 use crate::theme::Theme;
 use crate::view;
 
 use input::Keyboard;
 use screen::Screen;
 
+/// Turns of a chat that are loaded at first; older ones come when the user scrolls there.
+const FIRST_TURNS: i64 = 40;
 /// The shortest time between two frames: at most 60 per second.
 const FRAME: Duration = Duration::from_millis(17);
 /// Time between two ticks.
@@ -38,7 +40,15 @@ pub async fn run(dir: DataDir, args: ChatArgs, start_host: StartHost) -> Result<
     }
     let setup = setup(&args)?;
     let start_host = (!args.no_start).then_some(start_host);
-    let (link, orders, news) = Link::new(dir, args.connect.clone(), start_host);
+    let (link, orders, news) = Link::new(
+        dir,
+        LinkSettings {
+            connect: args.connect.clone(),
+            start_host,
+            program: "innkeeper-chat",
+            first_turns: Some(FIRST_TURNS),
+        },
+    );
     let screen = Screen::enter(args.mouse)?;
     let client = Client {
         app: App::new(setup, Timestamp::now()),

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::connection::link::StartHost;
 use innkeeper_cli::discovery::{DataDir, Endpoint};
 use innkeeper_cli::failure::{Failure, Kind};
-use innkeeper_tui::StartHost;
 use innkeeper_tui::args::ChatArgs;
 use tokio::time::Instant;
 

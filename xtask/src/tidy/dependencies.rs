@@ -123,6 +123,11 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-acp-wire",
+        layer: Layer::Base,
+        outside: Outside::Only(&["serde_json", "thiserror", "tokio", "tracing"]),
+    },
+    Row {
         name: "innkeeper-agents",
         layer: Layer::Sibling,
         outside: Outside::AllBut(&["anyhow", "clap"]),

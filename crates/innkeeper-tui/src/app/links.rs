@@ -1,10 +1,10 @@
 //! Takes the news of the connection.
 
-use serde_json::Value;
+use innkeeper_cli::connection::link::{LinkEvent, Ticket};
+use serde_json::{Value, json};
 
 use super::messages::Sending;
 use super::{App, LinkStatus, Purpose, Selected};
-use crate::event::{LinkEvent, Ticket};
 
 impl App {
     pub(super) fn handle_link(&mut self, event: LinkEvent) {
@@ -168,6 +168,14 @@ impl App {
             if !has_arrived {
                 self.message_refused(*sending, "the connection broke before the host had the message");
             }
+        }
+    }
+
+    /// Requests the contents that the last drawing lacked.
+    pub(super) fn follow_contents(&mut self) {
+        for uri in self.contents.take_wanted() {
+            let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": uri });
+            self.request(Purpose::Content(uri), "resourceRead", params);
         }
     }
 }

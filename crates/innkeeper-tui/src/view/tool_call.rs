@@ -4,12 +4,12 @@ use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
     FileEdit, FileEditCollection, FileEditSide, ToolCallCancellationReason, ToolCallState, ToolInput, ToolResultContent,
 };
+use innkeeper_cli::connection::contents::Contents;
+use innkeeper_cli::connection::mirror::{Mirror, call_id};
 use innkeeper_cli::format::{plain_text, tool_call};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::app::contents::Contents;
-use crate::mirror::{Mirror, call_id};
 use crate::text::time::duration;
 use crate::text::wrap::{wrap, wrap_text};
 use crate::text::{clean, diff, markdown, one_line, path_of};

@@ -10,6 +10,7 @@ use ahp_types::state::{
     BackgroundWork, ChatInputResponseKind, ChatState, Message, MessageKind, ResponsePart, ToolCallState,
     ToolResultContent, Turn, TurnState, UsageInfo,
 };
+use innkeeper_cli::connection::mirror::{Mirror, call_id};
 use innkeeper_cli::format::plain_text;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -21,7 +22,6 @@ use super::tool_call::{self, CallContext};
 use super::{put_lines, to_u16};
 use crate::app::transcript::DrawnBlock;
 use crate::app::{App, Focus, LinkStatus, Selected};
-use crate::mirror::{Mirror, call_id};
 use crate::text::time::{counted, duration, seconds_since, tokens};
 use crate::text::wrap::wrap_text;
 use crate::text::{clean, markdown, one_line};

@@ -100,7 +100,7 @@ fn a_rejected_answer_can_be_given_again() {
         })
         .unwrap();
     rig.effects.clear();
-    rig.link(innkeeper_tui::event::LinkEvent::Settled(
+    rig.link(innkeeper_cli::connection::link::LinkEvent::Settled(
         ticket,
         Some("another client was first".to_owned()),
     ));

@@ -1,6 +1,7 @@
 //! Messages, and connections that break.
 
-use innkeeper_tui::event::{Effect, LinkEvent};
+use innkeeper_cli::connection::link::LinkEvent;
+use innkeeper_tui::event::Effect;
 use serde_json::json;
 
 use crate::support::{CHAT, Rig, SESSION, empty_chat, session, summary};

@@ -1,6 +1,6 @@
 //! Text of models, tools and other clients cannot drive the terminal.
 
-use innkeeper_tui::event::LinkEvent;
+use innkeeper_cli::connection::link::LinkEvent;
 use serde_json::json;
 
 use crate::support::{CHAT, Rig, SESSION, approval, empty_chat, session, summary};

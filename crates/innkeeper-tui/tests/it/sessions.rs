@@ -1,6 +1,7 @@
 //! The list of sessions, and the commands about them.
 
-use innkeeper_tui::event::{Effect, LinkEvent, Outside};
+use innkeeper_cli::connection::link::LinkEvent;
+use innkeeper_tui::event::{Effect, Outside};
 use serde_json::json;
 
 use crate::support::{CHAT, Rig, SESSION, busy_chat, empty_chat, session, summary};

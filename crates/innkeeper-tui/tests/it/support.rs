@@ -3,8 +3,9 @@
 use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::state::Snapshot;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use innkeeper_cli::connection::link::{HostInfo, LinkEvent};
 use innkeeper_tui::app::{App, Setup};
-use innkeeper_tui::event::{Effect, Event, HostInfo, LinkEvent};
+use innkeeper_tui::event::{Effect, Event};
 use innkeeper_tui::theme::Theme;
 use innkeeper_tui::view;
 use jiff::{SignedDuration, Timestamp};

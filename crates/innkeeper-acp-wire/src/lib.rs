@@ -1,4 +1,6 @@
-//! JSON-RPC over the pipes of an agent: one message per line, in both directions.
+//! JSON-RPC over two pipes: one message per line, in both directions, without trust in the other end.
+
+#![warn(missing_docs)]
 
 mod line;
 mod message;
@@ -9,31 +11,34 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 
-pub(crate) use message::{Incoming, RpcError, code};
+pub use message::{Incoming, RpcError, code};
 
-/// Longest message of an agent. A whole file can be in one.
+/// Longest message. A whole file can be in one.
 const MAX_LINE_BYTES: usize = 64 << 20;
-/// Messages that wait between the pipe and their reader. When it is full, the agent waits.
+/// Messages that wait between the pipe and their reader. When it is full, the other end waits.
 const INCOMING: usize = 256;
-/// Messages that wait for an agent that does not read. There is one request at a time, and answers to its own.
+/// Messages that wait for an end that does not read. Beyond them, the sender waits as well.
 const OUTGOING: usize = 64;
 
 /// Our end of the pipes.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     outgoing: mpsc::Sender<String>,
     incoming: mpsc::Receiver<Incoming>,
     next_id: i64,
 }
 
-/// The agent closed its end, or broke the protocol.
+/// The other end closed its pipe, or broke the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Closed(pub(crate) String);
+pub struct Closed(
+    /// The reason, as the end of a sentence.
+    pub String,
+);
 
 impl Wire {
     /// Reads and writes the pipes until either end closes.
-    pub(crate) fn start(
+    pub fn start(
         input: impl AsyncWrite + Send + Unpin + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Self {
@@ -48,8 +53,8 @@ impl Wire {
         }
     }
 
-    /// Sends a request. The answer comes with [`Self::next`], behind everything that the agent sent before it.
-    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<i64, Closed> {
+    /// Sends a request. The answer comes with [`Self::next`], behind everything that the other end sent before it.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<i64, Closed> {
         self.next_id += 1;
         let id = self.next_id;
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
@@ -58,13 +63,13 @@ impl Wire {
     }
 
     /// Sends a notification.
-    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<(), Closed> {
+    pub async fn notify(&self, method: &str, params: Value) -> Result<(), Closed> {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
             .await
     }
 
-    /// Answers a request of the agent.
-    pub(crate) async fn answer(&self, id: &Value, outcome: Result<Value, RpcError>) -> Result<(), Closed> {
+    /// Answers a request of the other end.
+    pub async fn answer(&self, id: &Value, outcome: Result<Value, RpcError>) -> Result<(), Closed> {
         let message = match outcome {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error.to_json() }),
@@ -72,8 +77,8 @@ impl Wire {
         self.send(&message).await
     }
 
-    /// Returns the next message of the agent.
-    pub(crate) async fn next(&mut self) -> Result<Incoming, Closed> {
+    /// Returns the next message of the other end.
+    pub async fn next(&mut self) -> Result<Incoming, Closed> {
         match self.incoming.recv().await {
             Some(Incoming::Broken(problem)) => Err(Closed(problem)),
             Some(incoming) => Ok(incoming),

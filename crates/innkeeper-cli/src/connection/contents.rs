@@ -6,9 +6,7 @@ use ahp_types::commands::{ContentEncoding, ResourceReadResult};
 use ahp_types::state::FileEditSide;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
-
-use super::{App, Purpose};
+use serde_json::Value;
 
 /// Contents that are remembered.
 const MAX_CONTENTS: usize = 200;
@@ -26,7 +24,7 @@ pub struct Contents {
 impl Contents {
     /// Returns the text of one side of a change, if it is known; a missing side is an empty text. `None` means that it
     /// is on its way, and `Some(None)` that it cannot be shown.
-    pub(crate) fn text(&mut self, side: Option<&FileEditSide>) -> Option<Option<String>> {
+    pub fn text(&mut self, side: Option<&FileEditSide>) -> Option<Option<String>> {
         let Some(side) = side else {
             return Some(Some(String::new()));
         };
@@ -43,9 +41,15 @@ impl Contents {
         None
     }
 
+    /// Returns the URIs that texts were asked of for the first time, for `resourceRead`.
+    pub fn take_wanted(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.wanted)
+    }
+
     /// Takes the response to a request.
-    pub(crate) fn take(&mut self, uri: String, response: Option<Value>) {
-        if self.known.len() >= MAX_CONTENTS {
+    pub fn take(&mut self, uri: String, response: Option<Value>) {
+        // Those on their way belong to what is shown now.
+        if self.known.len() >= MAX_CONTENTS && self.known.len() == self.requested.len() {
             self.known.clear();
             self.requested.clear();
         }
@@ -57,22 +61,12 @@ impl Contents {
         self.known.insert(uri, text.filter(|text| text.len() <= MAX_BYTES));
     }
 
-    /// Returns a number that changes when contents arrive, so that cached drawings are renewed.
-    pub(crate) fn revision(&self) -> usize {
+    /// Returns a number that changes when contents arrive, so that texts made of them are renewed.
+    pub fn revision(&self) -> usize {
         self.known.len()
     }
 }
 
 fn decoded(data: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(data).ok()?).ok()
-}
-
-impl App {
-    /// Requests the contents that the last drawing lacked.
-    pub(super) fn follow_contents(&mut self) {
-        for uri in std::mem::take(&mut self.contents.wanted) {
-            let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": uri });
-            self.request(Purpose::Content(uri), "resourceRead", params);
-        }
-    }
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 /// # Errors
 ///
 /// With [`io::ErrorKind::InvalidData`] if the line is longer than `most` bytes.
-pub(super) async fn read(reader: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Result<Option<Vec<u8>>> {
+pub(crate) async fn read(reader: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     loop {
         let buffer = reader.fill_buf().await?;

@@ -10,18 +10,16 @@ use ahp::{Client, ClientEvent, ClientEventStream, SubscriptionEvent};
 use ahp_types::ROOT_RESOURCE_URI;
 use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::commands::{ReconnectResult, SubscribeParams, SubscribeResult, SubscribeView};
-use ahp_types::state::Snapshot;
-use innkeeper_cli::args::ConnectArgs;
-use innkeeper_cli::connection::{Connection, request_failure};
-use innkeeper_cli::discovery::{DataDir, Endpoint};
-use innkeeper_cli::failure::{Failure, Kind};
+use ahp_types::notifications::PartialSessionSummary;
+use ahp_types::state::{SessionSummary, Snapshot};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::event::{HostInfo, LinkEvent, Ticket};
+use crate::args::ConnectArgs;
+use crate::connection::{Connection, request_failure};
+use crate::discovery::{DataDir, Endpoint};
+use crate::failure::{Failure, Kind};
 
-/// Turns of a chat that are loaded at first; older ones come when the user scrolls there.
-const FIRST_TURNS: i64 = 40;
 /// The first and the longest wait between two attempts to connect.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -31,25 +29,86 @@ const PING: Duration = Duration::from_secs(15);
 /// Starts a host, if the program can. Returns once it listens, or with the reason why it does not.
 pub type StartHost = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Failure>>>>>;
 
-/// Something that the screen wants from the host.
+/// A number that connects a request or a dispatched action with its outcome.
+pub type Ticket = u64;
+
+/// News of the connection.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub enum LinkEvent {
+    /// No host runs, and one is being started.
+    StartingHost,
+    /// A connection is being opened.
+    Connecting,
+    /// The connection is open. Snapshots of everything that is not replayed follow.
+    Connected(Box<HostInfo>),
+    /// There is no connection; the next attempt comes by itself.
+    Lost(String),
+    /// The state of a channel.
+    State(Box<Snapshot>),
+    /// A channel does not exist any more.
+    Gone(String),
+    /// An action on a channel whose state was sent before.
+    Action(Box<ActionEnvelope>),
+    /// The host accepted an action of this client, or rejected it with a reason.
+    Settled(Ticket, Option<String>),
+    /// The response to a request.
+    Reply(Ticket, Result<Value, String>),
+    /// All sessions.
+    Sessions(Vec<SessionSummary>),
+    /// A new session.
+    SessionAdded(Box<SessionSummary>),
+    /// A session is gone.
+    SessionRemoved(String),
+    /// Some fields of a session's summary changed.
+    SessionChanged(String, Box<PartialSessionSummary>),
+}
+
+/// The handshake's result that a client needs.
+#[derive(Clone, Debug, Default)]
+pub struct HostInfo {
+    /// The id under which actions of this client are echoed.
+    pub client_id: String,
+    /// Characters after which completions are requested.
+    pub triggers: Vec<String>,
+}
+
+/// Something that a client wants from the host.
+#[derive(Debug)]
+pub enum Order {
+    /// Dispatch an action.
     Dispatch(Ticket, String, Box<StateAction>),
+    /// Send a request.
     Request(Ticket, &'static str, Value),
+    /// Subscribe to a channel, now and after every reconnect.
     Subscribe(String),
+    /// Unsubscribe from a channel.
     Unsubscribe(String),
+    /// Connect now instead of waiting for the next attempt.
     ConnectNow,
 }
 
+/// The client that uses a link.
+pub struct LinkSettings {
+    /// The host to connect to.
+    pub connect: ConnectArgs,
+    /// Starts a missing host.
+    pub start_host: Option<StartHost>,
+    /// The beginning of the client's id.
+    pub program: &'static str,
+    /// Turns of a chat that are loaded at first; all of them if none.
+    pub first_turns: Option<i64>,
+}
+
 /// The connection task.
-pub(crate) struct Link {
+pub struct Link {
     dir: DataDir,
     args: ConnectArgs,
     start_host: Option<StartHost>,
     client_id: String,
+    first_turns: Option<i64>,
     events: mpsc::UnboundedSender<LinkEvent>,
     orders: mpsc::UnboundedReceiver<Order>,
-    /// The channels that the screen wants to see.
+    /// The channels that the client wants to see.
     wanted: HashSet<String>,
     /// A missing host is started: at first, and when the user says so. A host that ended later may have been stopped on
     /// purpose.
@@ -65,7 +124,7 @@ struct Live {
     replies: mpsc::UnboundedSender<Response>,
     /// Channels whose state was requested, with the actions that came before it.
     opening: HashMap<String, Vec<ActionEnvelope>>,
-    /// Channels whose state was sent to the screen, with its sequence number.
+    /// Channels whose state was sent to the client, with its sequence number.
     open: HashMap<String, i64>,
     /// Dispatched actions without an outcome, by their number.
     dispatched: HashMap<i64, Ticket>,
@@ -74,26 +133,26 @@ struct Live {
 enum Response {
     Subscribed(String, Result<SubscribeResult, String>),
     Reply(Ticket, Result<Value, String>),
-    Sessions(Result<Vec<ahp_types::state::SessionSummary>, String>),
+    Sessions(Result<Vec<SessionSummary>, String>),
     /// The host did not respond in time.
     Silent,
 }
 
 impl Link {
-    /// Creates the task, and the two ends that the screen has.
-    pub(crate) fn new(
+    /// Creates the task, and the two ends that the client has.
+    pub fn new(
         dir: DataDir,
-        args: ConnectArgs,
-        start_host: Option<StartHost>,
+        settings: LinkSettings,
     ) -> (Self, mpsc::UnboundedSender<Order>, mpsc::UnboundedReceiver<LinkEvent>) {
-        // Both are bounded by their use: a key makes few orders, and the screen takes all events before it draws.
+        // Both are bounded by their use: a user makes few orders, and a client takes all events before it goes on.
         let (order_sender, orders) = mpsc::unbounded_channel();
         let (events, event_receiver) = mpsc::unbounded_channel();
         let link = Self {
             dir,
-            args,
-            start_host,
-            client_id: format!("innkeeper-chat-{}", uuid::Uuid::new_v4()),
+            args: settings.connect,
+            start_host: settings.start_host,
+            client_id: format!("{}-{}", settings.program, uuid::Uuid::new_v4()),
+            first_turns: settings.first_turns,
             events,
             orders,
             wanted: HashSet::new(),
@@ -103,8 +162,8 @@ impl Link {
         (link, order_sender, event_receiver)
     }
 
-    /// Connects and serves the screen until it is gone.
-    pub(crate) async fn run(mut self) {
+    /// Connects and serves the client until it is gone.
+    pub async fn run(mut self) {
         let mut wait = FIRST_WAIT;
         loop {
             self.send(LinkEvent::Connecting);
@@ -133,7 +192,7 @@ impl Link {
         let _ = self.events.send(event);
     }
 
-    /// Waits for the next attempt, and remembers meanwhile what the screen wants. Returns false if the screen is gone.
+    /// Waits for the next attempt, and remembers meanwhile what the client wants. Returns false if the client is gone.
     async fn pause(&mut self, wait: Duration) -> bool {
         let until = tokio::time::Instant::now() + wait;
         loop {
@@ -247,12 +306,12 @@ impl Link {
             .cloned()
             .collect();
         for uri in closed {
-            live.subscribe(uri);
+            live.subscribe(uri, self.first_turns);
         }
         live.list_sessions();
     }
 
-    /// Serves the screen until the connection ends. Returns the reason, or nothing if the screen is gone.
+    /// Serves the client until the connection ends. Returns the reason, or nothing if the client is gone.
     async fn serve(&mut self, mut live: Live, mut answers: mpsc::UnboundedReceiver<Response>) -> Option<String> {
         let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING, PING);
         loop {
@@ -292,7 +351,7 @@ impl Link {
             Order::Subscribe(uri) => {
                 self.wanted.insert(uri.clone());
                 if !live.open.contains_key(&uri) && !live.opening.contains_key(&uri) {
-                    live.subscribe(uri);
+                    live.subscribe(uri, self.first_turns);
                 }
             }
             Order::Unsubscribe(uri) => {
@@ -386,17 +445,12 @@ impl Live {
         (live, receiver)
     }
 
-    fn subscribe(&mut self, uri: String) {
+    fn subscribe(&mut self, uri: String, first_turns: Option<i64>) {
         self.opening.insert(uri.clone(), Vec::new());
         let (client, replies) = (self.client.clone(), self.replies.clone());
-        let params = match uri.starts_with("ahp-chat:") {
-            true => SubscribeParams::with_view(
-                uri.clone(),
-                SubscribeView {
-                    turns: Some(FIRST_TURNS),
-                },
-            ),
-            false => SubscribeParams::new(uri.clone()),
+        let params = match first_turns.filter(|_| uri.starts_with("ahp-chat:")) {
+            Some(turns) => SubscribeParams::with_view(uri.clone(), SubscribeView { turns: Some(turns) }),
+            None => SubscribeParams::new(uri.clone()),
         };
         tokio::spawn(async move {
             let result = client.request("subscribe", params).await;

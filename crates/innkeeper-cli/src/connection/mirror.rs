@@ -41,7 +41,7 @@ enum CallTime {
 
 impl Mirror {
     /// Takes the state of a channel.
-    pub(crate) fn set(&mut self, snapshot: Snapshot) {
+    pub fn set(&mut self, snapshot: Snapshot) {
         let uri = snapshot.resource;
         match snapshot.state {
             SnapshotState::Root(state) => self.root = Some(*state),
@@ -62,7 +62,7 @@ impl Mirror {
     }
 
     /// Forgets a channel.
-    pub(crate) fn forget(&mut self, uri: &str) {
+    pub fn forget(&mut self, uri: &str) {
         self.sessions.remove(uri);
         self.chats.remove(uri);
         self.terminals.remove(uri);
@@ -70,7 +70,7 @@ impl Mirror {
     }
 
     /// Applies an action. A rejected one changes nothing.
-    pub(crate) fn apply(&mut self, envelope: &ActionEnvelope, now: Timestamp) {
+    pub fn apply(&mut self, envelope: &ActionEnvelope, now: Timestamp) {
         if envelope.rejection_reason.is_some() {
             return;
         }
@@ -105,7 +105,7 @@ impl Mirror {
     }
 
     /// Returns how long a call took, if this client saw it run.
-    pub(crate) fn call_took(&self, id: &str) -> Option<i64> {
+    pub fn call_took(&self, id: &str) -> Option<i64> {
         match self.calls.get(id)? {
             CallTime::Took(took) => Some(*took),
             CallTime::Since(_) => None,
@@ -113,7 +113,7 @@ impl Mirror {
     }
 
     /// Changes some fields of a summary.
-    pub(crate) fn change_summary(&mut self, uri: &str, changes: PartialSessionSummary) {
+    pub fn change_summary(&mut self, uri: &str, changes: PartialSessionSummary) {
         let Some(summary) = self.summaries.get_mut(uri) else {
             return;
         };
@@ -139,7 +139,7 @@ impl Mirror {
 }
 
 /// Returns the id of a call.
-pub(crate) fn call_id(call: &ToolCallState) -> &str {
+pub fn call_id(call: &ToolCallState) -> &str {
     match call {
         ToolCallState::Streaming(call) => &call.tool_call_id,
         ToolCallState::PendingConfirmation(call) => &call.tool_call_id,

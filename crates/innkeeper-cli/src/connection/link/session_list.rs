@@ -4,9 +4,10 @@ use ahp::Client;
 use ahp_types::ROOT_RESOURCE_URI;
 use ahp_types::commands::{ListSessionsParams, ListSessionsResult};
 use ahp_types::state::SessionSummary;
-use innkeeper_cli::connection::request_failure;
 
-/// Sessions per page, and pages. The screen lists the latest ones; a search finds older ones.
+use crate::connection::request_failure;
+
+/// Sessions per page, and pages. A client lists the latest ones; a search finds older ones.
 const PAGE: i64 = 200;
 const MAX_PAGES: usize = 5;
 

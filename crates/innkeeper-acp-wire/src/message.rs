@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 /// Error codes of JSON-RPC and of ACP.
-pub(crate) mod code {
+pub mod code {
     /// The method does not exist.
-    pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+    pub const METHOD_NOT_FOUND: i64 = -32601;
     /// A parameter is missing or wrong.
-    pub(crate) const INVALID_PARAMS: i64 = -32602;
+    pub const INVALID_PARAMS: i64 = -32602;
     /// Something failed.
-    pub(crate) const INTERNAL: i64 = -32603;
-    /// The agent wants the user to sign in first.
-    pub(crate) const AUTH_REQUIRED: i64 = -32000;
+    pub const INTERNAL: i64 = -32603;
+    /// The user has to sign in first.
+    pub const AUTH_REQUIRED: i64 = -32000;
     /// The request was cancelled.
-    pub(crate) const CANCELLED: i64 = -32800;
+    pub const CANCELLED: i64 = -32800;
     /// The file or session does not exist.
-    pub(crate) const NOT_FOUND: i64 = -32002;
+    pub const NOT_FOUND: i64 = -32002;
 }
 
-/// A message of an agent.
+/// A message of the other end.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Incoming {
+pub enum Incoming {
     /// A message that wants no answer.
     Notification {
         /// The method.
@@ -44,20 +44,24 @@ pub(crate) enum Incoming {
         /// The result.
         outcome: Result<Value, RpcError>,
     },
-    /// The agent broke the protocol, and why.
+    /// The other end broke the protocol, and why.
     Broken(String),
 }
 
 /// An error of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RpcError {
-    pub(crate) code: i64,
-    pub(crate) message: String,
-    pub(crate) data: Option<Value>,
+pub struct RpcError {
+    /// The number, of JSON-RPC, ACP or the other end's own.
+    pub code: i64,
+    /// The sentence for users.
+    pub message: String,
+    /// Details.
+    pub data: Option<Value>,
 }
 
 impl RpcError {
-    pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
+    /// Creates an error without details.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -65,12 +69,12 @@ impl RpcError {
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({ "code": self.code, "message": self.message })
     }
 
-    /// Returns the message with the details that some agents put beside it.
-    pub(crate) fn in_words(&self) -> String {
+    /// Returns the message with the details that some programs put beside it.
+    pub fn in_words(&self) -> String {
         let details = self.data.as_ref().and_then(|data| {
             let text = data.as_str();
             let field = |name: &str| data.get(name).and_then(Value::as_str);
@@ -85,14 +89,14 @@ impl RpcError {
     }
 }
 
-/// Reads a line. Lines that are no messages are left out: agents print to their output by mistake.
-pub(super) fn parse(line: &[u8]) -> Vec<Incoming> {
+/// Reads a line. Lines that are no messages are left out: programs print to their output by mistake.
+pub(crate) fn parse(line: &[u8]) -> Vec<Incoming> {
     match serde_json::from_slice::<Value>(line) {
         Ok(Value::Array(batch)) => batch.into_iter().filter_map(message).collect(),
         Ok(value) => message(value).into_iter().collect(),
         Err(_) if line.iter().all(u8::is_ascii_whitespace) => Vec::new(),
         Err(error) => {
-            tracing::debug!(%error, bytes = line.len(), "an agent printed a line that is no message");
+            tracing::debug!(%error, bytes = line.len(), "the other end printed a line that is no message");
             Vec::new()
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::chat::AcpChat;
 use crate::command::AgentCommand;
 use crate::from_agent::UsageScope;
-use crate::learned::{Learned, SessionOption};
+use crate::learned::{self, Learned, SessionOption};
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl AgentContext {
         };
         let now = Learned {
             commands,
-            options: options.to_vec(),
+            options: learned::without_values(options),
             ..told.clone()
         };
         if *known == now {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::agent::AgentContext;
 use crate::idle::IdleSession;
-use crate::session::{Restored, Session};
+use crate::session::{ChangedOption, Restored, Session};
 use transcript::Transcript;
 use turn::{TurnOutcome, TurnRun};
 
@@ -31,7 +31,10 @@ pub(crate) struct AcpChat {
     interrupted: Option<(String, String)>,
     /// The conversation, for an agent that lost it.
     transcript: Transcript,
-    /// The text that a side chat is about, until the agent has it.
+    /// The text that the agent has to be told before its next message: the conversation if it lost it, and what a side
+    /// chat is about. It stays until a prompt was sent with it.
+    untold: Option<String>,
+    /// The text that a side chat is about.
     about: Option<String>,
     /// The id of the last turn that this chat ran.
     last_turn: Option<String>,
@@ -49,11 +52,13 @@ impl AcpChat {
             session: earlier_session(cx),
             interrupted: interrupted_session(cx),
             transcript: Transcript::of(&cx.history, cx.omitted_turns),
+            untold: None,
             about: about(cx),
             last_turn: None,
             applied: Map::new(),
             shared,
         };
+        chat.untold.clone_from(&chat.about);
         if cx.history.is_empty() && cx.memory.is_none() {
             let shared = Arc::clone(&chat.shared);
             let directories = paths(&cx.working_directories);
@@ -70,15 +75,15 @@ impl AcpChat {
         chat
     }
 
-    /// Returns a session for a turn, and the text that its agent has to be told first.
-    async fn session(&mut self, turn: &TurnInput) -> Result<(Session, Option<String>), AgentError> {
+    /// Returns a session for a turn.
+    async fn session(&mut self, turn: &TurnInput) -> Result<Session, AgentError> {
         let directories = paths(&turn.working_directories);
         if let Some(idle) = self.idle.take()
             && let Some(session) = idle.take().await
         {
             let is_same = directories.is_empty() || session.directories == directories;
             if is_same || !session.learned.abilities.directories {
-                return Ok((session, self.about.take()));
+                return Ok(session);
             }
             // Directories are fixed for a running session.
             tokio::spawn(session.end());
@@ -86,16 +91,16 @@ impl AcpChat {
         let (session, restored) = Session::open(&self.shared, directories, self.session.as_deref()).await?;
         // A restored session has forgotten the values that were set.
         self.applied.clear();
-        let before = match restored {
+        self.untold = match restored {
             Restored::Whole => None,
             Restored::Nothing => self.told_again(turn),
         };
-        Ok((session, before))
+        Ok(session)
     }
 
     /// Returns the conversation for an agent that lost it.
-    fn told_again(&mut self, turn: &TurnInput) -> Option<String> {
-        let mut told: Vec<String> = self.about.take().into_iter().collect();
+    fn told_again(&self, turn: &TurnInput) -> Option<String> {
+        let mut told: Vec<String> = self.about.iter().cloned().collect();
         told.extend(self.transcript.in_words());
         if let Some(so_far) = turn
             .so_far
@@ -105,6 +110,40 @@ impl AcpChat {
             told.push(format!("Of the interrupted answer this was done:\n{}", so_far.reply));
         }
         (!told.is_empty()).then(|| told.join("\n\n"))
+    }
+
+    /// Brings a session up to date for a turn: shows what changed since the last one, and sets what users chose.
+    async fn prepare(&mut self, session: &mut Session, turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
+        events.no_activity().await?;
+        self.show_changes(session, turn, events).await?;
+        if let Some(title) = session.title.take() {
+            events.title(title).await?;
+        }
+        self.apply_settings(session, turn, events).await?;
+        // One option may change another, such as the model its effort.
+        self.show_changes(session, turn, events).await
+    }
+
+    /// Shows options that the agent changed by itself, unless a user changed them as well.
+    async fn show_changes(
+        &mut self,
+        session: &mut Session,
+        turn: &TurnInput,
+        events: &EventSink,
+    ) -> Result<(), AgentError> {
+        for ChangedOption { id, old, new } in std::mem::take(&mut session.changed) {
+            let chosen = turn.settings.get(&id);
+            let before = self.applied.get(&id).unwrap_or(&old);
+            if chosen.is_some_and(|chosen| *chosen == new || chosen != before) {
+                continue;
+            }
+            if let Some(chosen) = chosen {
+                // The value of before is not set again.
+                self.applied.insert(id.clone(), chosen.clone());
+            }
+            events.setting(id, new).await?;
+        }
+        Ok(())
     }
 
     /// Gives the agent the settings that users changed, and the model of the message.
@@ -126,15 +165,32 @@ impl AcpChat {
             }
         }
         for (id, value) in wanted {
-            let position = session.options.iter().position(|option| option.id == id);
-            let Some((index, option)) = position.and_then(|index| Some((index, session.options.get(index)?))) else {
+            let Some(index) = session.options.iter().position(|option| option.id == id) else {
                 continue;
             };
-            let (name, is_needed) = (option.name.clone(), option.takes(&value) && option.value != value);
-            self.applied.insert(id, value.clone());
-            if is_needed && let Err(problem) = session.set_option(index, &value, self.shared.times.start).await {
+            let Some(option) = session.options.get(index).filter(|option| option.value != value) else {
+                self.applied.insert(id, value);
+                continue;
+            };
+            let (name, is_model) = (option.name.clone(), option.is_model);
+            let (takes, is_default) = (option.takes(&value), option.default == value);
+            let set = match takes {
+                true => session.set_option(index, &value, self.shared.times.start).await,
+                false => Err("it is none of its values now".to_owned()),
+            };
+            let Err(problem) = set else {
+                self.applied.insert(id, value);
+                continue;
+            };
+            if takes || is_model || !is_default {
                 let notice = format!("{} did not accept {value} as {name}: {problem}", self.shared.name());
                 events.notice(notice).await?;
+            }
+            // Clients show the value that counts. Users can choose the other one again.
+            let now = session.options.iter().find(|option| option.id == id && !is_model);
+            if let Some(now) = now.filter(|option| !option.value.is_null()) {
+                self.applied.insert(id.clone(), now.value.clone());
+                events.setting(id, now.value.clone()).await?;
             }
         }
         Ok(())
@@ -145,32 +201,40 @@ impl AcpChat {
         if let Some((session, _)) = interrupted.filter(|(_, id)| turn.resume && *id == turn.turn_id) {
             self.session = Some(session);
         }
-        let (mut session, before) = tokio::select! {
+        let mut session = tokio::select! {
             biased;
             () = events.cancelled() => return Err(AgentError::Cancelled),
             opened = self.session(&turn) => opened?,
         };
-        events.no_activity().await?;
-        self.session = Some(session.id.clone());
-        self.last_turn = Some(turn.turn_id.clone());
+        let prepared = tokio::select! {
+            biased;
+            () = events.cancelled() => Err(AgentError::Cancelled),
+            prepared = self.prepare(&mut session, &turn, events) => prepared,
+        };
+        if let Err(error) = prepared {
+            self.idle = Some(IdleSession::new(session, self.shared.times.idle));
+            return Err(error);
+        }
+        let id = session.id.clone();
         let memory = json!({
-            "session": session.id, "chat": &*self.chat, "turn": turn.turn_id, "turnsBefore": turn.turns_before,
+            "session": id, "chat": &*self.chat, "turn": turn.turn_id, "turnsBefore": turn.turns_before,
         });
-        events.remember(memory).await?;
-        for (option, value) in std::mem::take(&mut session.changed) {
-            self.applied.remove(&option);
-            events.setting(option, value).await?;
-        }
-        if let Some(title) = session.title.take() {
-            events.title(title).await?;
-        }
-        self.apply_settings(&mut session, &turn, events).await?;
         let mut run = TurnRun::new(&self.shared, &mut session, events);
-        let outcome = run.perform(&turn, before).await;
+        let prompt = run.send(&turn, self.untold.clone()).await;
+        if prompt.is_ok() {
+            // Only a session with the whole conversation is one to restore.
+            self.session = Some(id);
+            self.untold = None;
+        }
+        let outcome = match prompt {
+            Ok(prompt) => run.perform(prompt, memory).await,
+            Err(_) => TurnOutcome::Died,
+        };
         let reply = run.finish();
         self.transcript.add(&turn.text, &reply);
-        for (option, value) in std::mem::take(&mut session.changed) {
-            self.applied.insert(option, value);
+        self.last_turn = Some(turn.turn_id.clone());
+        for changed in std::mem::take(&mut session.changed) {
+            self.applied.insert(changed.id, changed.new);
         }
         self.shared.learn(&session.learned, &session.options);
         match outcome {

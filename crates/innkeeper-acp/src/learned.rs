@@ -26,7 +26,7 @@ pub struct Learned {
     pub abilities: Abilities,
     /// The ways to sign in: a name, and a sentence about it.
     pub sign_in: Vec<(String, Option<String>)>,
-    /// The options of its sessions, with the values that a new session has.
+    /// The options of its sessions. Values belong to one session, so none is known here; a default is.
     pub options: Vec<SessionOption>,
     /// Its slash commands.
     pub commands: Vec<SlashCommand>,
@@ -80,8 +80,13 @@ pub struct SessionOption {
     pub is_model: bool,
     /// The values to choose from; `None` for yes or no.
     pub choices: Option<Vec<OptionChoice>>,
-    /// The value now.
+    /// The value now; null if it is unknown.
+    #[serde(skip)]
     pub value: Value,
+    /// The value that a new session of the agent has; null if it is unknown. A value that was chosen in one session never
+    /// becomes the default of others.
+    #[serde(default)]
+    pub default: Value,
     /// The request that changes it.
     pub set_by: SetBy,
 }
@@ -178,7 +183,7 @@ impl SessionOption {
             title: self.name.clone(),
             description: self.description.clone(),
             kind,
-            default: Some(self.value.clone()),
+            default: Some(&self.default).filter(|value| self.takes(value)).cloned(),
             mutable: true,
             read_only: false,
             required: false,
@@ -218,6 +223,7 @@ pub(crate) fn options_of(answer: &Value) -> Vec<SessionOption> {
             is_model: false,
             choices: Some(choices),
             value: modes["currentModeId"].clone(),
+            default: Value::Null,
             set_by: SetBy::Mode,
         });
     }
@@ -232,10 +238,35 @@ pub(crate) fn options_of(answer: &Value) -> Vec<SessionOption> {
             is_model: true,
             choices: Some(choices),
             value: models["currentModelId"].clone(),
+            default: Value::Null,
             set_by: SetBy::Model,
         });
     }
     options
+}
+
+/// Takes the values of a session that is new as the defaults of all sessions.
+pub(crate) fn take_defaults(options: &mut [SessionOption]) {
+    for option in options {
+        option.default = option.value.clone();
+    }
+}
+
+/// Gives options the defaults that are known. An option that is not known has none.
+pub(crate) fn keep_defaults(options: &mut [SessionOption], known: &[SessionOption]) {
+    for option in options {
+        let known = known.iter().find(|known| known.id == option.id);
+        option.default = known.map_or(Value::Null, |known| known.default.clone());
+    }
+}
+
+/// Returns options without the values of their session.
+pub(crate) fn without_values(options: &[SessionOption]) -> Vec<SessionOption> {
+    let without_value = |option: &SessionOption| SessionOption {
+        value: Value::Null,
+        ..option.clone()
+    };
+    options.iter().map(without_value).collect()
 }
 
 /// Reads config options; those of an unknown kind are left out.
@@ -257,6 +288,7 @@ fn read_option(option: &Value) -> Option<SessionOption> {
         is_model: option["category"] == "model" || (option["category"].is_null() && id == "model"),
         choices,
         value: option["currentValue"].clone(),
+        default: Value::Null,
         set_by: SetBy::Option,
         id,
     })

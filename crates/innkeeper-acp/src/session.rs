@@ -33,14 +33,25 @@ pub(crate) struct Session {
     pub(crate) options: Vec<SessionOption>,
     /// A title that came between turns.
     pub(crate) title: Option<String>,
-    /// Options that the agent changed between turns.
-    pub(crate) changed: Vec<(String, Value)>,
+    /// Options that the agent changed, and that clients do not show yet.
+    pub(crate) changed: Vec<ChangedOption>,
     /// Context window and cost, as last reported.
     pub(crate) context: Map<String, Value>,
     /// The token counts that the agent reported last.
     pub(crate) tokens: Tokens,
     /// A cancelled prompt that has no answer yet. The next prompt has to wait for it.
     pub(crate) unanswered: Option<i64>,
+    /// The number of updates of a conversation that came outside of a prompt: the replay of a history.
+    replayed: usize,
+}
+
+/// An option that the agent changed by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChangedOption {
+    pub(crate) id: String,
+    /// The value before.
+    pub(crate) old: Value,
+    pub(crate) new: Value,
 }
 
 /// Why there is no session.
@@ -114,6 +125,7 @@ impl Session {
         };
         session.id = id.to_owned();
         session.options = learned::options_of(&answer);
+        learned::take_defaults(&mut session.options);
         shared.learn(&session.learned, &session.options);
         Ok((session, Restored::Nothing))
     }
@@ -141,6 +153,7 @@ impl Session {
             context: Map::new(),
             tokens: Tokens::default(),
             unanswered: None,
+            replayed: 0,
         };
         let params = json!({
             "protocolVersion": 1,
@@ -201,14 +214,20 @@ impl Session {
                 Ok(answer) => {
                     earlier.clone_into(&mut self.id);
                     // Some agents answer with null: the options are those that they had.
+                    let known = shared.learned().options;
                     self.options = match learned::options_of(&answer) {
-                        options if options.is_empty() => shared.learned().options,
-                        options => options,
+                        options if options.is_empty() => known,
+                        mut options => {
+                            learned::keep_defaults(&mut options, &known);
+                            options
+                        }
                     };
-                    return match method {
-                        "session/load" => self.skip_replay().await.map(|()| true),
-                        _ => Ok(true),
-                    };
+                    if method == "session/load" {
+                        self.skip_replay().await?;
+                        // Hermes, Nanocoder and OpenHands load any id: without a history it is not the session.
+                        return Ok(self.replayed > 0);
+                    }
+                    return Ok(true);
                 }
                 Err(Failed::Refused(error)) => {
                     tracing::debug!(agent = shared.id(), method, problem = error.in_words(), "not restored");
@@ -261,7 +280,12 @@ impl Session {
             Ok(answer) => {
                 let options = learned::read_options(&answer["configOptions"]);
                 if !options.is_empty() {
-                    self.replace_options(options);
+                    let changed = self.replace_options(options);
+                    self.changed.extend(
+                        changed
+                            .into_iter()
+                            .filter(|changed| changed.id != id || changed.new != *value),
+                    );
                 } else if let Some(option) = self.options.iter_mut().find(|option| option.id == id) {
                     option.value = value.clone();
                 }
@@ -273,20 +297,31 @@ impl Session {
         }
     }
 
-    /// Takes the config options; modes and models that are no config options stay.
-    pub(crate) fn replace_options(&mut self, options: Vec<SessionOption>) {
+    /// Takes the config options; modes and models that are no config options stay. Returns the settings whose values
+    /// differ now.
+    pub(crate) fn replace_options(&mut self, mut options: Vec<SessionOption>) -> Vec<ChangedOption> {
+        learned::keep_defaults(&mut options, &self.options);
+        let change = |option: &SessionOption| {
+            let known = self.options.iter().find(|known| known.id == option.id);
+            let old = known.map_or(Value::Null, |known| known.value.clone());
+            let (id, new) = (option.id.clone(), option.value.clone());
+            (!option.is_model && old != new).then_some(ChangedOption { id, old, new })
+        };
+        let changed = options.iter().filter_map(change).collect();
         let is_new = |known: &SessionOption| options.iter().any(|option| option.id == known.id);
         let mut kept: Vec<SessionOption> = self.options.drain(..).filter(|known| !is_new(known)).collect();
         kept.retain(|known| known.set_by != learned::SetBy::Option);
         self.options = options;
         self.options.extend(kept);
+        changed
     }
 
-    /// Notes a mode that the agent chose. Returns the option that has it.
-    pub(crate) fn note_mode(&mut self, mode: &str) -> Option<String> {
+    /// Notes a mode that the agent chose. Returns the option that has it, if that is another value than before.
+    pub(crate) fn note_mode(&mut self, mode: &str) -> Option<ChangedOption> {
         let option = self.options.iter_mut().find(|option| option.id == "mode")?;
-        option.value = json!(mode);
-        Some(option.id.clone())
+        let old = std::mem::replace(&mut option.value, json!(mode));
+        let (id, new) = (option.id.clone(), option.value.clone());
+        (old != new).then_some(ChangedOption { id, old, new })
     }
 
     /// Returns the value of the option that selects the model.
@@ -302,18 +337,18 @@ impl Session {
                 match from_agent::update(&params) {
                     Update::Commands(commands) => self.learned.commands = commands,
                     Update::Options(options) => {
-                        self.changed
-                            .extend(options.iter().map(|option| (option.id.clone(), option.value.clone())));
-                        self.replace_options(options);
+                        let changed = self.replace_options(options);
+                        self.changed.extend(changed);
                     }
                     Update::Mode(mode) => {
-                        let option = self.note_mode(&mode);
-                        self.changed.extend(option.map(|option| (option, json!(mode))));
+                        let changed = self.note_mode(&mode);
+                        self.changed.extend(changed);
                     }
                     Update::Title(title) => self.title = Some(title),
                     Update::Context(context) => self.context = context,
+                    Update::Unknown(_) => {}
                     // The host has the history, and what an agent says without a question has no turn.
-                    other => tracing::trace!(?other, "an update outside of a turn is left out"),
+                    _ => self.replayed += 1,
                 }
                 Ok(())
             }

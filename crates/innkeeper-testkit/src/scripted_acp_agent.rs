@@ -101,10 +101,14 @@ impl ScriptedAgent {
                 );
             }
             Some(method @ ("session/load" | "session/resume")) => self.restore(method, &id, &params),
+            Some("session/set_mode") if self.has("stubborn") => self.refuse(&id, -32603, "not in this session"),
             Some("session/set_mode") => {
-                let session = params["sessionId"].as_str().unwrap().to_owned();
-                let mode = params["modeId"].as_str().unwrap().to_owned();
-                self.modes.lock().unwrap().insert(session, mode);
+                self.append("setting", "mode\n");
+                if self.has("slow-mode") {
+                    std::thread::sleep(Duration::from_millis(1000));
+                }
+                let mode = params["modeId"].as_str().unwrap();
+                self.set_mode(params["sessionId"].as_str().unwrap(), mode);
                 self.answer(&id, json!({}));
             }
             Some("session/set_config_option") => {
@@ -151,6 +155,10 @@ impl ScriptedAgent {
         })
     }
 
+    fn set_mode(&self, session: &str, mode: &str) {
+        self.modes.lock().unwrap().insert(session.to_owned(), mode.to_owned());
+    }
+
     fn session(&self, session: &str, params: &Value) -> Value {
         self.append("directories", &format!("{}\n", params["cwd"].as_str().unwrap()));
         let modes = json!([{ "id": "ask", "name": "Ask" }, { "id": "code", "name": "Code" }]);
@@ -173,6 +181,7 @@ impl ScriptedAgent {
         let known = self.messages(session);
         match known {
             _ if self.has("load-never") => return,
+            None if self.has("load-unknown") => return self.answer(id, self.session(session, params)),
             None => return self.refuse(id, -32002, "Resource not found"),
             Some(_) => {}
         }

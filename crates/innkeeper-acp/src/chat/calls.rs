@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures_util::future::BoxFuture;
 use innkeeper_host::agent::{Confirmation, Decision, Invocation, Offer, ToolCall, ToolDraft, ToolResult, Verdict};
 use innkeeper_host::{AgentError, EventSink};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::terminals::Terminals;
 use crate::from_agent::{Status, ToolPatch, ToolView};
@@ -25,6 +25,10 @@ struct Call {
     stage: Stage,
     /// The content that clients see.
     shown: Vec<innkeeper_host::agent::ToolContent>,
+    /// Whether it exists only because a terminal needs a call.
+    is_synthetic: bool,
+    /// Why a hook or a user did not let it run.
+    refusal: Option<String>,
 }
 
 /// The progress of a call at the host.
@@ -100,6 +104,8 @@ impl Calls {
                     view,
                     stage: Stage::Draft(Box::new(draft)),
                     shown: Vec::new(),
+                    is_synthetic: false,
+                    refusal: None,
                 };
                 self.calls.insert(id.clone(), call);
                 self.order.push(id);
@@ -191,6 +197,7 @@ impl Calls {
         let decided = moved.outcome?;
         let call = self.calls.get_mut(&moved.call);
         let name = call.as_ref().map(|call| call.view.title()).unwrap_or_default();
+        let is_synthetic = call.as_ref().is_some_and(|call| call.is_synthetic);
         let (stage, decision, refusal) = match decided {
             Decided::Runs(call, decision) => (Stage::Running(call), decision, None),
             Decided::Denied(decision) => (Stage::Over, Some(decision), None),
@@ -198,6 +205,7 @@ impl Calls {
         };
         if let Some(call) = call {
             call.stage = stage;
+            call.refusal.clone_from(&refusal);
         }
         Ok(match (moved.asked, decision, refusal) {
             (Some((request, options)), Some(decision), _) => Consequence::Answer {
@@ -205,18 +213,21 @@ impl Calls {
                 outcome: to_agent::outcome(&options, &decision),
                 is_denied: !decision.approved,
             },
-            (_, _, Some(reason)) => Consequence::Stop(format!("{name}: {reason}")),
+            // The terminal that needs the call is refused instead.
+            (_, _, Some(reason)) if !is_synthetic => Consequence::Stop(format!("{name}: {reason}")),
             _ => Consequence::Nothing,
         })
     }
 
     /// Returns the call that a new terminal belongs to: the last one that runs, and best one that runs commands.
     pub(crate) fn for_terminal(&mut self) -> Option<&mut ToolCall> {
+        // Hooks judged one command of a call that a terminal got for itself.
         let running = |call: &&String| {
             matches!(
                 self.calls.get(*call),
                 Some(Call {
                     stage: Stage::Running(_),
+                    is_synthetic: false,
                     ..
                 })
             )
@@ -229,10 +240,46 @@ impl Calls {
         let mut candidates = self.order.iter().rev().filter(running);
         let last = candidates.clone().next();
         let id = candidates.find(executes).or(last)?.clone();
-        match &mut self.calls.get_mut(&id)?.stage {
+        self.running(&id)
+    }
+
+    /// Returns a call if it runs.
+    pub(crate) fn running(&mut self, id: &str) -> Option<&mut ToolCall> {
+        match &mut self.calls.get_mut(id)?.stage {
             Stage::Running(call) => Some(call),
             Stage::Draft(_) | Stage::Moving | Stage::Over => None,
         }
+    }
+
+    /// Begins a call for a command whose agent has not announced one, and returns its id.
+    pub(crate) async fn add_command(&mut self, events: &EventSink, shown: &str) -> Result<String, AgentError> {
+        // No agent has an id with a space.
+        let id = format!("command {}", self.order.len());
+        let call = json!({
+            "toolCallId": id, "name": "terminal", "title": shown, "kind": "execute", "status": "in_progress",
+            "rawInput": { "command": shown },
+        });
+        if let Some(patch) = ToolPatch::read(&call) {
+            self.patch(events, patch).await?;
+        }
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.is_synthetic = true;
+        }
+        Ok(id)
+    }
+
+    /// Shows a terminal as the content of a call.
+    pub(crate) fn show_terminal(&mut self, id: &str, terminal: &str) {
+        let content = json!([{ "type": "terminal", "terminalId": terminal }]);
+        let patch = ToolPatch::read(&json!({ "toolCallId": id, "content": content }));
+        if let (Some(call), Some(patch)) = (self.calls.get_mut(id), patch) {
+            call.view.apply(patch);
+        }
+    }
+
+    /// Returns why a call may not run, if it was refused.
+    pub(crate) fn refusal(&self, id: &str) -> Option<&str> {
+        self.calls.get(id)?.refusal.as_deref()
     }
 
     /// Returns the id of the last call that has not begun, because its agent did not say so.
@@ -304,6 +351,10 @@ impl Calls {
             };
             match call.stage {
                 Stage::Draft(draft) => draft.complete(left_open()).await?,
+                Stage::Running(running) if call.is_synthetic => {
+                    let content = terminals.content(call.view.terminals());
+                    running.complete(call.view.result(content)).await?;
+                }
                 Stage::Running(running) => running.complete(left_open()).await?,
                 Stage::Moving | Stage::Over => {}
             }

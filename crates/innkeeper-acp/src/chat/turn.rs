@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use innkeeper_host::agent::{Invocation, ToolCall, ToolContent, ToolResult};
+use innkeeper_host::agent::{ToolCall, ToolContent, ToolResult};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use innkeeper_std::needed_variables;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::agent::AgentContext;
 use crate::client::files::Files;
 use crate::client::terminals::{Terminals, command_line};
 use crate::from_agent::{self, Block, PlanStep, StepStatus, Tokens, ToolPatch, Update, UsageScope, checklist};
-use crate::session::{Session, sign_in_message};
+use crate::session::{ChangedOption, Session, sign_in_message};
 use crate::to_agent;
 use crate::wire::{Closed, Incoming, RpcError, code};
 
@@ -33,6 +33,15 @@ pub(super) enum TurnOutcome {
     Died,
 }
 
+/// A terminal that waits for its call.
+struct WaitingTerminal {
+    /// The id of the request.
+    request: Value,
+    params: Value,
+    /// The call that exists only because this terminal needs one.
+    call: Option<String>,
+}
+
 /// A request of the agent that takes time, and its outcome.
 type Served = BoxFuture<'static, (Value, Result<Value, RpcError>)>;
 
@@ -47,15 +56,15 @@ pub(super) struct TurnRun<'a> {
     terminals: Terminals,
     /// The agent's requests that have no answer yet, and their methods.
     open: Vec<(Value, String)>,
-    /// Terminals that wait for their call to begin: the requests and their parameters.
-    waiting: Vec<(Value, Value)>,
+    /// Terminals that wait for their call to begin.
+    waiting: Vec<WaitingTerminal>,
     /// Permission requests about calls that are being decided about.
     questions: Vec<(Value, Value)>,
-    /// Calls that exist only because a terminal needs one.
-    synthetic: Vec<ToolCall>,
     plan: Option<ToolCall>,
     /// The text of the answer.
     reply: String,
+    /// Whether the answer has anything.
+    has_shown: bool,
     /// The message that the last text belonged to.
     message: Option<String>,
     /// Whether a user refused a call.
@@ -98,9 +107,9 @@ impl<'a> TurnRun<'a> {
             open: Vec::new(),
             waiting: Vec::new(),
             questions: Vec::new(),
-            synthetic: Vec::new(),
             plan: None,
             reply: String::new(),
+            has_shown: false,
             message: None,
             is_denied: false,
             stopped: None,
@@ -108,14 +117,21 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Sends the prompt and follows the agent to its answer.
-    pub(super) async fn perform(&mut self, turn: &TurnInput, before: Option<String>) -> TurnOutcome {
+    /// Sends the prompt, with text that comes before the user's message.
+    pub(super) async fn send(&mut self, turn: &TurnInput, before: Option<String>) -> Result<i64, Closed> {
         let blocks = to_agent::prompt(turn, before, self.session.learned.abilities);
         let params = json!({ "sessionId": self.session.id, "prompt": blocks });
-        let Ok(prompt) = self.session.wire.request("session/prompt", params).await else {
-            return TurnOutcome::Died;
+        self.session.wire.request("session/prompt", params).await
+    }
+
+    /// Follows the agent to its answer to the prompt. The memory names the session for the next time that the chat is
+    /// opened.
+    pub(super) async fn perform(&mut self, prompt: i64, memory: Value) -> TurnOutcome {
+        let followed = match self.events.remember(memory).await {
+            Ok(()) => self.follow(prompt).await,
+            Err(error) => Err(error.into()),
         };
-        match self.follow(prompt).await {
+        match followed {
             Ok(outcome) => TurnOutcome::Ended(self.end(outcome).await),
             Err(Interruption::Closed) => TurnOutcome::Died,
             Err(Interruption::Agent(error)) => {
@@ -174,8 +190,7 @@ impl<'a> TurnRun<'a> {
                     self.events.end_part().await?;
                 }
                 self.message = message;
-                self.reply.push_str(&text);
-                self.events.text(text).await?;
+                self.say(text).await?;
             }
             Update::Thought(text) => self.events.reasoning(text).await?,
             Update::Block(block) => self.show(block).await?,
@@ -187,21 +202,12 @@ impl<'a> TurnRun<'a> {
                 self.shared.learn(&self.session.learned, &self.session.options);
             }
             Update::Mode(mode) => {
-                if let Some(option) = self.session.note_mode(&mode) {
-                    self.note_option(option, json!(mode)).await?;
-                }
+                let changed = self.session.note_mode(&mode);
+                self.note_changes(changed).await?;
             }
             Update::Options(options) => {
-                let old = self.session.options.clone();
-                let is_changed = |option: &&crate::learned::SessionOption| {
-                    !old.iter()
-                        .any(|known| known.id == option.id && known.value == option.value)
-                };
-                let changed: Vec<_> = options.iter().filter(is_changed).cloned().collect();
-                self.session.replace_options(options);
-                for option in changed.into_iter().filter(|option| !option.is_model) {
-                    self.note_option(option.id, option.value).await?;
-                }
+                let changed = self.session.replace_options(options);
+                self.note_changes(changed).await?;
             }
             Update::Title(title) => self.events.title(title).await?,
             Update::Context(context) => self.session.context = context,
@@ -210,17 +216,29 @@ impl<'a> TurnRun<'a> {
         Ok(())
     }
 
-    /// Shows a value that the agent chose for one of its options.
-    async fn note_option(&mut self, id: String, value: Value) -> Result<(), Interruption> {
-        self.session.changed.push((id.clone(), value.clone()));
-        self.events.setting(id, value).await?;
+    /// Shows values that the agent chose for its options.
+    async fn note_changes(&mut self, changed: impl IntoIterator<Item = ChangedOption>) -> Result<(), Interruption> {
+        for changed in changed {
+            self.events.setting(&changed.id, changed.new.clone()).await?;
+            self.session.changed.push(changed);
+        }
+        Ok(())
+    }
+
+    async fn say(&mut self, text: String) -> Result<(), Interruption> {
+        self.has_shown = true;
+        self.reply.push_str(&text);
+        self.events.text(text).await?;
         Ok(())
     }
 
     async fn show(&mut self, block: Block) -> Result<(), Interruption> {
         match block {
-            Block::Text(text) => self.events.text(text).await?,
-            Block::Link { uri, content_type } => self.events.resource(uri, content_type).await?,
+            Block::Text(text) => self.say(text).await?,
+            Block::Link { uri, content_type } => {
+                self.has_shown = true;
+                self.events.resource(uri, content_type).await?;
+            }
             Block::Bytes {
                 data,
                 content_type,
@@ -232,6 +250,7 @@ impl<'a> TurnRun<'a> {
                     .unwrap_or_default();
                 let extension = content_type.rsplit('/').next().unwrap_or("bin");
                 let name = format!("{name}.{extension}");
+                self.has_shown = true;
                 self.events.attach(&name, bytes, &content_type).await?;
             }
         }
@@ -273,8 +292,8 @@ impl<'a> TurnRun<'a> {
         for (request, params) in std::mem::take(&mut self.questions) {
             self.ask_permission(request, params).await?;
         }
-        for (request, params) in std::mem::take(&mut self.waiting) {
-            self.create_terminal(request, params).await?;
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.create_terminal(waiting).await?;
         }
         Ok(())
     }
@@ -283,7 +302,14 @@ impl<'a> TurnRun<'a> {
         let files = || Files::new(self.session.directories.clone(), self.shared.command.umask);
         match method {
             "session/request_permission" => return self.ask_permission(id, params).await,
-            "terminal/create" if self.shared.serves_terminals => return self.create_terminal(id, params).await,
+            "terminal/create" if self.shared.serves_terminals => {
+                let waiting = WaitingTerminal {
+                    request: id,
+                    params,
+                    call: None,
+                };
+                return self.create_terminal(waiting).await;
+            }
             "fs/read_text_file" if self.shared.serves_files => {
                 let reading = files().read(params);
                 self.serving.push(Box::pin(async move { (id, reading.await) }));
@@ -343,50 +369,62 @@ impl<'a> TurnRun<'a> {
         Ok(())
     }
 
-    async fn create_terminal(&mut self, request: Value, params: Value) -> Result<(), Interruption> {
+    async fn create_terminal(&mut self, waiting: WaitingTerminal) -> Result<(), Interruption> {
+        let WaitingTerminal { request, params, call } = &waiting;
         let environment = needed_variables(self.shared.command.host_environment.iter().cloned());
         let environment = environment.map(|(name, value)| (name.into(), value)).collect();
         let directory = self.session.directories.first().cloned().unwrap_or_default();
-        let command = match command_line(&params, directory, environment) {
+        let command = match command_line(params, directory, environment) {
             Ok(command) => command,
             Err(error) => {
-                self.answer(&request, Err(error)).await?;
+                self.answer(request, Err(error)).await?;
                 return Ok(());
             }
         };
         let shown = command.shown.clone();
-        let started = match self.calls.for_terminal() {
-            Some(call) => call.terminal(command).await,
-            None => {
-                // Agents do not say that a call begins before they start its command.
-                if let Some(draft) = self.calls.last_draft() {
-                    self.calls.begin(&draft);
-                    self.follow_call(&draft).await?;
-                }
-                if self.calls.is_moving() {
-                    self.waiting.push((request, params));
-                    return Ok(());
-                }
-                let draft = self.events.tool("terminal").display_name(&shown).start().await?;
-                let input = json!({ "command": shown }).to_string();
-                let mut call = draft.run(Invocation::new(&*shown).input(input)).await?;
-                let started = call.terminal(command).await;
-                self.synthetic.push(call);
-                started
-            }
+        let running = match call {
+            Some(id) => self.calls.running(id),
+            None => self.calls.for_terminal(),
         };
-        let outcome = match started {
+        let Some(running) = running else {
+            return self.wait_for_call(waiting, &shown).await;
+        };
+        let outcome = match running.terminal(command).await {
             Ok(terminal) => {
-                let id = self.terminals.add(terminal, shown, &params);
-                if let Some(call) = self.synthetic.last_mut() {
-                    call.content(self.terminals.content([id.as_str()].into_iter())).await?;
+                let id = self.terminals.add(terminal, shown, params);
+                if let Some(call) = call {
+                    self.calls.show_terminal(call, &id);
+                    self.follow_call(call).await?;
                 }
                 Ok(json!({ "terminalId": id }))
             }
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled.into()),
             Err(error) => Err(RpcError::new(code::INTERNAL, error.to_string())),
         };
-        self.answer(&request, outcome).await?;
+        self.answer(request, outcome).await?;
+        Ok(())
+    }
+
+    /// Has a terminal wait for a call that it can belong to. Without any, it gets a call of its own.
+    async fn wait_for_call(&mut self, mut waiting: WaitingTerminal, shown: &str) -> Result<(), Interruption> {
+        if let Some(reason) = waiting.call.as_ref().and_then(|call| self.calls.refusal(call)) {
+            let error = RpcError::new(code::INTERNAL, format!("the command may not run: {reason}"));
+            self.answer(&waiting.request, Err(error)).await?;
+            return Ok(());
+        }
+        if waiting.call.is_none() {
+            // Agents do not say that a call begins before they start its command.
+            if let Some(draft) = self.calls.last_draft() {
+                self.calls.begin(&draft);
+                self.follow_call(&draft).await?;
+            }
+            if !self.calls.is_moving() {
+                let call = self.calls.add_command(self.events, shown).await?;
+                self.follow_call(&call).await?;
+                waiting.call = Some(call);
+            }
+        }
+        self.waiting.push(waiting);
         Ok(())
     }
 
@@ -396,7 +434,8 @@ impl<'a> TurnRun<'a> {
             Some(call) => call,
             None => {
                 let draft = self.events.tool("update_plan").display_name("Plan").start().await?;
-                draft.run("Works by a plan").await?
+                // A plan is no tool: hooks have nothing to refuse.
+                draft.show("Works by a plan").await?
             }
         };
         call.content(vec![ToolContent::Text(checklist(&steps))]).await?;
@@ -441,9 +480,6 @@ impl<'a> TurnRun<'a> {
         // An agent that is gone is noticed by the next turn.
         let _ = self.answer_open().await;
         self.calls.close(&self.terminals).await?;
-        for call in std::mem::take(&mut self.synthetic) {
-            call.complete(ToolResult::text("Ran a command", "")).await?;
-        }
         if let Some(call) = self.plan.take() {
             let done = self.steps.iter().filter(|step| step.status == StepStatus::Done).count();
             let summary = format!("Plan: {done} of {} steps done", self.steps.len());
@@ -514,7 +550,7 @@ impl<'a> TurnRun<'a> {
     fn stop_notice(&self, reason: Option<&str>) -> Option<String> {
         let name = self.shared.name();
         match reason {
-            Some("end_turn") | None if self.reply.is_empty() && self.calls.is_empty() => {
+            Some("end_turn") | None if !self.has_shown && self.calls.is_empty() => {
                 Some(format!("{name} ended its turn without an answer."))
             }
             Some("end_turn") | None => None,

@@ -2,6 +2,7 @@
 
 mod differences;
 mod mapping;
+mod options;
 mod process;
 mod support;
 

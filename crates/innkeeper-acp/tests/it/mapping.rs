@@ -136,6 +136,12 @@ async fn images_go_both_ways() {
     let parts = serde_json::to_value(&turn.response_parts).expect("JSON");
     assert_eq!(parts[0]["kind"], "contentRef", "{parts}");
     assert_eq!(parts[0]["contentType"], "image/png");
+    assert_eq!(notices(&turn), "", "an image is an answer");
+    let turn = stage.turn("t1b", "embedded").await;
+    assert_eq!(
+        (markdown(&turn.response_parts), notices(&turn)),
+        ("a note".to_owned(), String::new())
+    );
     let image = json!({ "type": "embeddedResource", "label": "a.png", "data": "AAEC", "contentType": "image/png" });
     let file = json!({ "type": "resource", "label": "b.rs", "uri": "file:///srv/b.rs" });
     let message = json!({ "text": "blocks", "origin": { "kind": "user" }, "attachments": [image, file] });

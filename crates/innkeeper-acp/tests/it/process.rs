@@ -9,18 +9,7 @@ use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::markdown;
 use serde_json::json;
 
-use crate::support::{Agency, calls, error_of, short_times};
-
-/// Waits for something that another process does.
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..600 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("{what}");
-}
+use crate::support::{Agency, calls, error_of, short_times, until};
 
 #[tokio::test]
 async fn nothing_is_started_before_a_session_uses_the_agent() {
@@ -134,6 +123,24 @@ async fn a_session_continues_after_a_restart_of_the_host() {
     stage.client.move_to(&second.address);
     stage.client.reconnect().await.expect("known across restarts");
     assert_eq!(stage.words("t2", "recall").await, "1 messages, told 0: say one");
+    assert_eq!(agency.noted("restored"), ["session/load"]);
+    stage.client.assert_converged().await;
+}
+
+/// Hermes, Nanocoder and OpenHands open an empty session for an id that they do not know.
+#[tokio::test]
+async fn hermes_says_yes_to_a_session_it_does_not_have() {
+    let agency = Agency::new("load-unknown");
+    let stage = agency.open().await;
+    assert_eq!(stage.words("t1", "say one").await, "one");
+    stage.turn("t2", "die").await;
+    for session in std::fs::read_dir(agency.state()).expect("a directory") {
+        let session = session.expect("an entry");
+        if session.file_name().to_string_lossy().starts_with('s') && session.file_name() != "starts" {
+            std::fs::remove_file(session.path()).expect("forgotten");
+        }
+    }
+    assert_eq!(stage.words("t3", "recall").await, "0 messages, told 2: ");
     assert_eq!(agency.noted("restored"), ["session/load"]);
     stage.client.assert_converged().await;
 }

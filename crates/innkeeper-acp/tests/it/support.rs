@@ -175,3 +175,14 @@ pub fn short_times() -> AcpTimes {
         ..AcpTimes::default()
     }
 }
+
+/// Waits for something that another process does.
+pub async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{what}");
+}

@@ -222,7 +222,13 @@ impl ToolDraft {
                 Verdict::Denied(decision) => Err(AgentError::denied(decision.refusal())),
             };
         }
-        self.call.ready(invocation, Permission::NotNeeded).await?;
+        self.show(invocation).await
+    }
+
+    /// Shows the call as running without a question to hooks or users, for what is no tool and does nothing, such as a
+    /// plan.
+    pub async fn show(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
+        self.call.ready(invocation.into(), Permission::NotNeeded).await?;
         self.call.wait(|replies| replies.started.take()).await?;
         Ok(self.call.running())
     }

@@ -43,6 +43,13 @@ impl ScriptedAgent {
             Ok(reason) => self.answer(id, self.end(reason)),
             Err(problem) => self.refuse(id, -32603, &problem),
         }
+        if word == "later-mode" {
+            self.set_mode(session, rest);
+            self.update(
+                session,
+                json!({ "sessionUpdate": "current_mode_update", "currentModeId": rest }),
+            );
+        }
     }
 
     fn end(&self, reason: &str) -> Value {
@@ -75,7 +82,19 @@ impl ScriptedAgent {
             "running" => return Ok(self.ask(session, "running")),
             "edit" => self.edit(session, rest),
             "files" => self.files(session, rest),
-            "terminal" => self.terminal(session, rest),
+            "terminal" => {
+                self.update(
+                    session,
+                    json!({ "sessionUpdate": "tool_call", "toolCallId": "x", "title": rest, "kind": "execute",
+                    "status": "pending", "rawInput": { "command": rest } }),
+                );
+                self.terminal(session, Some("x"), rest);
+            }
+            "bare-terminal" => self.terminal(session, None, rest),
+            "two-terminals" => {
+                self.terminal(session, None, "echo bare");
+                self.perform(session, "terminal", "echo called", text)?;
+            }
             "plan" => {
                 for done in ["pending", "completed"] {
                     let entries = json!([{ "content": "Look around", "status": done, "priority": "high" },
@@ -101,6 +120,7 @@ impl ScriptedAgent {
                 self.say(session, mode.as_deref().unwrap_or("ask"));
             }
             "mode" => {
+                self.set_mode(session, rest);
                 update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": rest }));
                 self.say(session, "changed my mode");
             }
@@ -131,7 +151,12 @@ impl ScriptedAgent {
                 update(call("pending"));
                 update(json!({ "sessionUpdate": "tool_call_update", "toolCallId": "k", "status": "completed" }));
             }
-            "empty" => {}
+            "empty" | "later-mode" => {}
+            "embedded" => {
+                let resource = json!({ "uri": "file:///srv/note", "text": "a note" });
+                let content = json!({ "type": "resource", "resource": resource });
+                update(json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
+            }
             "limit" => return Ok("max_tokens"),
             "echo" => {
                 let content = json!({ "type": "text", "text": text });
@@ -253,25 +278,26 @@ impl ScriptedAgent {
         );
     }
 
-    fn terminal(&self, session: &str, command: &str) {
-        self.update(
-            session,
-            json!({ "sessionUpdate": "tool_call", "toolCallId": "x", "title": command, "kind": "execute",
-            "status": "pending", "rawInput": { "command": command } }),
-        );
+    /// Runs a command in a terminal of the host, which belongs to a call of the agent or to none.
+    fn terminal(&self, session: &str, call: Option<&str>, command: &str) {
+        let update = |fields: Value| {
+            if let Some(call) = call {
+                let mut update = fields;
+                update["sessionUpdate"] = json!("tool_call_update");
+                update["toolCallId"] = json!(call);
+                self.update(session, update);
+            }
+        };
         let created = self.request("terminal/create", json!({ "sessionId": session, "command": command }));
         let Some(terminal) = created["result"]["terminalId"].as_str() else {
             return self.say(session, &format!("no terminal: {}", created["error"]["message"]));
         };
         let params = json!({ "sessionId": session, "terminalId": terminal });
         let content = json!([{ "type": "terminal", "terminalId": terminal }]);
-        self.update(session, json!({ "sessionUpdate": "tool_call_update", "toolCallId": "x", "status": "in_progress", "content": content }));
+        update(json!({ "status": "in_progress", "content": content }));
         let exit = self.request("terminal/wait_for_exit", params.clone());
         let output = self.request("terminal/output", params.clone());
-        self.update(
-            session,
-            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "x", "status": "completed" }),
-        );
+        update(json!({ "status": "completed" }));
         self.request("terminal/release", params);
         self.say(
             session,

@@ -125,7 +125,10 @@ fn in_words(name: &str, learned: &Learned) -> String {
 
 fn values(option: &SessionOption) -> String {
     let Some(choices) = &option.choices else {
-        return format!("yes or no (now {})", option.value);
+        return match &option.default {
+            serde_json::Value::Bool(usual) => format!("yes or no (usually {})", if *usual { "yes" } else { "no" }),
+            _ => "yes or no".to_owned(),
+        };
     };
     let ids: Vec<String> = choices.iter().take(20).map(|choice| one_line(&choice.id, 60)).collect();
     let more = choices.len().saturating_sub(ids.len());

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ use crate::{
 /// The measured versions; the first is the one that the others are compared with.
 const VERSIONS: [&str; 4] = ["1.0.0", "0.9.0", "0.7.0", "0.2.0"];
 
-/// The most that an older version may cost, as a multiple of the newest.
+/// The most that an older version may cost, as a multiple of the newest. The benchmark fails beyond it.
 const LIMIT: f64 = 1.3;
 
 /// The options of `dialects`.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     clients: u64,
     /// Deltas of the measured turn.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     deltas: u64,
     /// Bytes of content in each delta.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
@@ -65,6 +65,19 @@ struct VersionFigures {
     deliveries_per_second: f64,
     /// CPU time as a multiple of that of the newest version.
     cost: f64,
+}
+
+impl DialectsReport {
+    /// Fails if a version costs more than the limit.
+    pub(crate) fn judge(&self) -> Result<()> {
+        let beyond = self.versions.iter().filter(|figures| figures.cost > self.limit);
+        let beyond: Vec<String> = beyond
+            .map(|figures| format!("{} costs {:.2}", figures.version, figures.cost))
+            .collect();
+        let (beyond, limit) = (beyond.join(", "), self.limit);
+        ensure!(beyond.is_empty(), "{beyond} times as much as 1.0; {limit} is the most");
+        Ok(())
+    }
 }
 
 /// Runs the benchmark.
@@ -134,5 +147,37 @@ impl Args {
             warm_up,
             measured,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_beyond_the_limit_fails() {
+        let figures = |version, cost| VersionFigures {
+            version,
+            cpu_per_delivery_us: cost / 10.0,
+            deliveries_per_second: 1e6,
+            cost,
+        };
+        let report = |versions| DialectsReport {
+            bench: "dialects",
+            machine: Machine::current(),
+            clients: 1,
+            deltas: 1,
+            bytes: 1,
+            limit: LIMIT,
+            versions,
+        };
+        assert!(
+            report(vec![figures("1.0.0", 1.0), figures("0.9.0", LIMIT)])
+                .judge()
+                .is_ok()
+        );
+        let error = report(vec![figures("1.0.0", 1.0), figures("0.2.0", 1.31)]).judge();
+        let error = error.expect_err("it is beyond the limit").to_string();
+        assert_eq!(error, "0.2.0 costs 1.31 times as much as 1.0; 1.3 is the most");
     }
 }

@@ -2,18 +2,24 @@
 
 mod smoke;
 
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
-use crate::faults;
 use crate::process::{capture, run as run_command, shown, step};
 use crate::workspace::Workspace;
+use crate::{faults, web};
 
 /// A benchmark that takes longer than this in its smallest setting hangs.
 const LONGEST_BENCHMARK: Duration = Duration::from_secs(480);
 
-/// Seeds of the simulator, in a release build.
+/// The largest program that a user should have to build, in bytes.
+const MAX_PROGRAM: u64 = 30_000_000;
+
+/// Seeds of the simulator. Their profile is as fast as a release build and keeps debug assertions, which are what
+/// `never!` fails with.
+const SIMULATION: &str = "simulation";
 const SEEDS: (&str, &str) = ("INNKEEPER_SIM_SEEDS", "100000");
 
 /// Tests of older versions, and the variables with which they do more than for every commit: clients of every published
@@ -24,14 +30,16 @@ const OLDER_VERSIONS: [(&str, &str, &str); 3] = [
     ("simulator::", "INNKEEPER_SIM_SEEDS", "20000"),
 ];
 
-/// Runs the release benchmarks, a soak, the simulator with its large seed count, and the full count of faults.
+/// Runs the release benchmarks, a soak, the simulator with its large seed count, the web app, and the full count of
+/// faults.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     benchmarks(workspace)?;
     let mut simulator = workspace.cargo();
     simulator
         .args([
             "test",
-            "--release",
+            "--profile",
+            SIMULATION,
             "-p",
             "innkeeper-testkit",
             "--test",
@@ -47,21 +55,27 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             .env(variable, value);
         step(&shown(&older), || run_command(&mut older))?;
     }
+    let mut documentation = workspace.cargo();
+    documentation.args(["doc", "--workspace", "--no-deps", "--quiet"]).env(
+        "RUSTDOCFLAGS",
+        "-D rustdoc::broken_intra_doc_links -D rustdoc::private_intra_doc_links",
+    );
+    step(&shown(&documentation), || run_command(&mut documentation))?;
+    step("cargo xtask web", || web::run(workspace))?;
     step("cargo xtask faults", || faults::run(workspace))
 }
 
-/// Runs each benchmark in its smallest setting, and the soak for five minutes.
+/// Builds the program, looks at its size, runs each benchmark in a small setting, and the soak for five minutes.
 fn benchmarks(workspace: &Workspace) -> Result<()> {
     let mut build = workspace.cargo();
     build.args(["build", "--release", "-p", "innkeeper", "-p", "innkeeper-bench"]);
     // The benchmarks raise limits that are no settings.
     build.args(["--features", "innkeeper/test-limits"]);
     step(&shown(&build), || run_command(&mut build))?;
-    let program = workspace
-        .metadata()?
-        .target_directory
-        .join("release")
-        .join(format!("innkeeper-bench{}", std::env::consts::EXE_SUFFIX));
+    let built = workspace.metadata()?.target_directory.join("release");
+    let program = |name: &str| built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    step("the size of the program", || check_size(&program("innkeeper")))?;
+    let program = program("innkeeper-bench");
     for benchmark in smoke::BENCHMARKS.iter().chain([&smoke::SOAK]) {
         let mut command = workspace.command(&program);
         command.args(benchmark.arguments);
@@ -72,4 +86,36 @@ fn benchmarks(workspace: &Workspace) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Fails if the program has grown beyond what it may have.
+fn check_size(program: &Path) -> Result<()> {
+    let size = std::fs::metadata(program)
+        .with_context(|| format!("cannot read {}", program.display()))?
+        .len();
+    let program = program.display();
+    println!("{program} has {size} bytes; {MAX_PROGRAM} are the most");
+    ensure!(
+        size <= MAX_PROGRAM,
+        "{program} is too large; `cargo bloat` shows which crate grew, and `[profile.release]` in Cargo.toml which crates \
+         are built for speed"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_too_large_fails() {
+        let path = std::env::temp_dir().join(format!("innkeeper-size-{}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a file");
+        for (size, passes) in [(MAX_PROGRAM, true), (MAX_PROGRAM + 1, false)] {
+            file.set_len(size).expect("a sparse file");
+            assert_eq!(check_size(&path).is_ok(), passes, "{size}");
+        }
+        std::fs::remove_file(&path).expect("removed");
+        assert!(check_size(&path).is_err(), "a program that is missing");
+    }
 }

@@ -94,6 +94,7 @@ pub(crate) fn run(workspace: &Workspace, counts: Counts) -> Result<()> {
     for (path, text) in &texts {
         findings.extend(banned.check(path, text));
         findings.extend(crate_docs::check_root(path, text));
+        findings.extend(size::check_map(path, text));
         if path.ends_with(".md") {
             findings.extend(links::check(path, text, &all_files));
         }

@@ -1,6 +1,6 @@
 //! Every crate says what it is: in its manifest, at the head of its root file, and in its README.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::ratchet::Scoped;
 use super::{Finding, Manifest};
@@ -46,7 +46,10 @@ pub(super) fn check_root(path: &str, text: &str) -> Option<Finding> {
     })
 }
 
-/// Checks that every crate of the product has a README that names each folder of its sources.
+/// The crates whose READMEs also name the modules inside each folder: a change of behaviour mostly starts there.
+const IN_DEPTH: &[&str] = &["crates/innkeeper-core", "crates/innkeeper-host"];
+
+/// Checks that every crate of the product has a README that names each module of its sources.
 pub(super) fn check_readmes(texts: &[(String, String)]) -> Vec<Scoped> {
     let manifests = texts.iter().filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"));
     let crates = manifests.filter(|folder| folder.starts_with("crates/") && folder.matches('/').count() == 1);
@@ -72,21 +75,33 @@ fn check_readme(folder: &str, texts: &[(String, String)]) -> Vec<Scoped> {
         )];
     };
     let sources = format!("{folder}/src/");
-    let folders: BTreeSet<&str> = texts
-        .iter()
-        .filter_map(|(path, _)| Some(path.strip_prefix(&sources)?.split_once('/')?.0))
-        .collect();
-    let missing = folders.into_iter().filter(|name| !names(readme, name));
-    let missing = missing.map(|name| finding(format!("`{name}/` is not in the table of modules"), "add its row"));
+    let depth = if IN_DEPTH.contains(&folder) { 2 } else { 1 };
+    let files = texts.iter().filter_map(|(path, _)| path.strip_prefix(&sources));
+    let modules: BTreeSet<&str> = files.flat_map(|file| modules_of(file, depth)).collect();
+    let names: HashSet<&str> = names(readme).collect();
+    let missing = modules
+        .into_iter()
+        .filter(|module| !names.contains(module.rsplit('/').next().unwrap_or(module)));
+    let missing = missing.map(|module| finding(format!("`{module}` is not in the table of modules"), "add it"));
     missing.collect()
 }
 
-/// Returns whether a page has the name in backticks, alone or as a folder.
-fn names(page: &str, name: &str) -> bool {
+/// Returns the modules that a file shows, down to a depth: its folders, and itself.
+fn modules_of(file: &str, depth: usize) -> Vec<&str> {
+    let ends = file.match_indices('/').map(|(end, _)| end);
+    let mut modules: Vec<&str> = ends.map(|end| &file[..end]).collect();
+    let module = file.strip_suffix(".rs");
+    // The root of the crate and files of tests are in no table.
+    modules.extend(module.filter(|module| !matches!(module.rsplit('/').next(), Some("lib" | "main" | "tests"))));
+    modules.retain(|module| module.matches('/').count() < depth && !module.ends_with("/tests"));
+    modules
+}
+
+/// Returns the names that a page has in backticks, also as parts of a path.
+fn names(page: &str) -> impl Iterator<Item = &str> {
     let quoted = page.split('`').skip(1).step_by(2);
-    quoted
-        .map(|quoted| quoted.split('/').next())
-        .any(|first| first == Some(name))
+    let parts = quoted.flat_map(|quoted| quoted.split(['/', ':', ',', ' ', '\n']));
+    parts.map(|part| part.strip_suffix(".rs").unwrap_or(part))
 }
 
 fn is_crate_root(path: &str) -> bool {
@@ -121,20 +136,43 @@ mod tests {
         assert!(!described("crates/innkeeper-a/Cargo.toml", None));
     }
 
+    /// Counts the findings about the README of a crate with these sources.
+    fn missing(folder: &str, sources: &[&str], readme: Option<&str>) -> usize {
+        let sources = sources.iter().map(|source| format!("src/{source}"));
+        let files = sources.chain(["Cargo.toml".to_owned()]).map(|file| (file, ""));
+        let files = files.chain(readme.map(|text| ("README.md".to_owned(), text)));
+        let texts: Vec<(String, String)> = files
+            .map(|(file, text)| (format!("{folder}/{file}"), text.to_owned()))
+            .collect();
+        check_readmes(&texts).len()
+    }
+
     #[test]
-    fn readmes_name_every_folder() {
-        let missing = |readme: Option<&str>| {
-            let sources = ["crates/a/Cargo.toml", "crates/a/src/lib.rs", "crates/a/src/net/http.rs"];
-            let sources = sources.map(|path| (path, ""));
-            let readme = readme.map(|text| ("crates/a/README.md", text));
-            let texts = sources.into_iter().chain(readme);
-            let texts: Vec<(String, String)> = texts.map(|(path, text)| (path.into(), text.into())).collect();
-            check_readmes(&texts).len()
-        };
-        assert_eq!(missing(None), 1);
-        assert_eq!(missing(Some("| `net/` | The wire. |")), 0);
-        assert_eq!(missing(Some("| `net/http` | The wire. |")), 0);
-        assert_eq!(missing(Some("The net is the wire.")), 1);
+    fn readmes_name_every_module() {
+        let sources = ["lib.rs", "net.rs", "net/http.rs", "tests.rs", "limits.rs"];
+        assert_eq!(missing("crates/a", &sources, None), 1);
+        for (readme, count) in [
+            ("| `net/`, `limits` | The wire. |", 0),
+            ("| `net/http` | The wire. |\n| `limits.rs` | Bounds. |", 0),
+            ("| `net/` | The wire. |", 1),
+            ("The net has limits.", 2),
+        ] {
+            assert_eq!(missing("crates/a", &sources, Some(readme)), count, "{readme}");
+        }
+    }
+
+    #[test]
+    fn readmes_of_the_central_crates_name_the_modules_inside_folders() {
+        let sources = [
+            "net/http.rs",
+            "net/http/upgrade.rs",
+            "net/tests.rs",
+            "net/tests/http.rs",
+        ];
+        let count = |readme| missing("crates/innkeeper-host", &sources, Some(readme));
+        assert_eq!(count("| `net/` | The wire. |"), 1);
+        assert_eq!(count("| `net/` | `http` |"), 0);
+        assert_eq!(missing("crates/innkeeper-mcp", &sources, Some("`net/`")), 0);
     }
 
     #[test]

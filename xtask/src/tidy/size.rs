@@ -1,4 +1,4 @@
-//! The size of Rust files.
+//! The size of Rust files, and of the map of the repository.
 
 use super::Finding;
 use crate::source::Source;
@@ -8,6 +8,21 @@ pub(super) const EXCEPTIONS_PATH: &str = "xtask/tidy-allow.txt";
 
 const RULE: &str = "file-size";
 const MAX_LINES: usize = 800;
+
+/// The map that a newcomer reads first, and its most lines.
+const MAP: (&str, usize) = ("ARCHITECTURE.md", 250);
+
+/// Checks the length of the map.
+pub(super) fn check_map(path: &str, text: &str) -> Option<Finding> {
+    let lines = text.lines().count();
+    (path == MAP.0 && lines > MAP.1).then(|| Finding {
+        path: path.to_owned(),
+        line: MAP.1 + 1,
+        rule: RULE,
+        what: format!("{lines} lines; {} are the most", MAP.1),
+        remedy: "move details to the README of their crate, or decisions to a record in docs/adr".to_owned(),
+    })
+}
 
 struct Exception<'a> {
     line: usize,
@@ -91,6 +106,13 @@ mod tests {
         assert_eq!(check(&file_of(801), "").len(), 1);
         assert!(check(&file_of(801), "a.rs: one exhaustive table\n").is_empty());
         assert_eq!(check(&file_of(801), "a.rs:\n").len(), 1);
+    }
+
+    #[test]
+    fn the_map_stays_short() {
+        assert!(check_map("ARCHITECTURE.md", &"a\n".repeat(250)).is_none());
+        assert!(check_map("ARCHITECTURE.md", &"a\n".repeat(251)).is_some());
+        assert!(check_map("docs/reference.md", &"a\n".repeat(251)).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod crate_docs;
 mod crowding;
 mod dependencies;
 mod function_names;
+mod glossary;
 mod hygiene;
 mod links;
 mod prose;
@@ -97,6 +98,7 @@ pub(crate) fn run(workspace: &Workspace, counts: Counts) -> Result<()> {
         findings.extend(size::check_map(path, text));
         if path.ends_with(".md") {
             findings.extend(links::check(path, text, &all_files));
+            findings.extend(glossary::check(path, text));
         }
     }
     findings.extend(check_counts(workspace, &texts, &sources, counts)?);

@@ -15,6 +15,7 @@ mod shapes;
 mod silent_returns;
 mod size;
 mod spawning;
+mod titles;
 mod type_names;
 mod version_checks;
 
@@ -101,6 +102,7 @@ pub(crate) fn run(workspace: &Workspace, counts: Counts) -> Result<()> {
             findings.extend(glossary::check(path, text));
         }
     }
+    findings.extend(titles::check(workspace));
     findings.extend(check_counts(workspace, &texts, &sources, counts)?);
 
     findings.extend(conformance::check(workspace, &sources));

@@ -1,4 +1,4 @@
-//! Early returns of the core that say nothing: `else { return; }` without `never!` and without a comment.
+//! Early returns that say nothing: `else { return; }` without a comment, and in the core without `never!`.
 //!
 //! Such a return hides a bug when the object cannot be missing, and hides the reason when it can.
 
@@ -10,12 +10,22 @@ const RULE: &str = "silent-return";
 
 /// The crate whose objects are resolved at the edge.
 const CORE: &str = "crates/innkeeper-core/src";
+/// Where a lost message or an answer that never comes would be the consequence: whatever is missing there has a reason.
+const OTHERS: &[&str] = &["crates/innkeeper-host/src", "crates/innkeeper-mcp/src"];
 
 /// Checks one file.
 pub(super) fn check(source: &Source) -> Vec<Scoped> {
-    if !source.is_under(CORE) {
+    if !source.is_under(CORE) && !OTHERS.iter().any(|folder| source.is_under(folder)) {
         return Vec::new();
     }
+    let remedy = match source.is_under(CORE) {
+        true => {
+            "if the object cannot be missing, `return never!(\"…\")`; otherwise say in a comment at the return when it is"
+        }
+        false => {
+            "say in a comment at the return, or above the statement, when this happens and why nothing is to be done"
+        }
+    };
     let code = &source.product_code;
     let mut found = Vec::new();
     for start in find_word(code, "else {") {
@@ -37,9 +47,7 @@ pub(super) fn check(source: &Source) -> Vec<Scoped> {
                 ),
                 rule: RULE,
                 what: "a silent return".to_owned(),
-                remedy: "if the object cannot be missing, `return never!(\"…\")`; otherwise say in a comment at the \
-                         return when it is"
-                    .to_owned(),
+                remedy: remedy.to_owned(),
             },
         });
     }
@@ -68,9 +76,11 @@ mod tests {
     const SILENT: &str = "fn f() {\n    let Some(a) = b else {\n        return;\n    };\n}\n";
 
     #[test]
-    fn a_bare_return_fails_in_the_core_alone() {
+    fn a_bare_return_fails_in_the_core_the_host_and_the_engine() {
         assert_eq!(lines(FILE, SILENT), [3]);
-        assert!(lines("crates/innkeeper-host/src/a.rs", SILENT).is_empty());
+        assert_eq!(lines("crates/innkeeper-host/src/a.rs", SILENT), [3]);
+        assert!(lines("crates/innkeeper-host/tests/it/a.rs", SILENT).is_empty());
+        assert!(lines("crates/innkeeper-plugins/src/a.rs", SILENT).is_empty());
         assert_eq!(lines(FILE, "fn f() {\n    if a {\n    } else { return; }\n}\n"), [3]);
     }
 

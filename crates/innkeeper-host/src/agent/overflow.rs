@@ -90,6 +90,7 @@ impl EventSink {
             return;
         }
         let (Ok((bytes, _)), Some(contents)) = (data_uri::decode(&side.content), &self.overflow.contents) else {
+            // A side that cannot be decoded or stored stays in the turn.
             return;
         };
         let kind = content_type(Path::new(&side.uri), &bytes);

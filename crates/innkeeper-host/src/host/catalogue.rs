@@ -67,6 +67,7 @@ pub(super) fn profile_of(info: AgentInfo, common: Option<&Common>) -> AgentProfi
 /// Tells clients whenever what every session gets has changed, until the host ends.
 pub(super) async fn keep_current(catalogue: Arc<Catalogue>, inbox: mpsc::WeakSender<Message>, stop: CancellationToken) {
     let Some(mut common) = catalogue.common.clone() else {
+        // Nothing is common to all sessions.
         return;
     };
     loop {

@@ -70,6 +70,7 @@ impl Agents {
         match command {
             AgentCommand::OpenChat(open) => {
                 let Some(agent) = self.get(&open.provider) else {
+                    // The core knows the agents of the host only.
                     return;
                 };
                 let customizations = services.customizations.watch(open.session, &open.disabled_ids);
@@ -124,6 +125,7 @@ impl Agents {
         customizations: CustomizationsWatch,
     ) {
         let Some(deps) = self.driver_deps(handles, services) else {
+            // The host is going away.
             return;
         };
         let chat = open.chat;
@@ -136,6 +138,7 @@ impl Agents {
     /// and that ends the subagent.
     fn start_subagent(&mut self, handles: &LoopHandles, services: &Services, subagent: innkeeper_core::Subagent) {
         let Some(deps) = self.driver_deps(handles, services) else {
+            // The host is going away.
             return;
         };
         let parent = self.drivers.get(&subagent.parent.0);

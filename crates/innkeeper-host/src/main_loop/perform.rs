@@ -88,6 +88,7 @@ impl HostTask {
     /// Delivers a run of actions with one audience: each queue is locked once for all of them.
     fn publish(&mut self, run: &mut Run) {
         let Some((chat, to)) = run.to.take() else {
+            // The run is empty.
             return;
         };
         let mut least_behind = usize::MAX;

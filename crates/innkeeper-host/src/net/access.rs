@@ -280,6 +280,7 @@ impl Access {
 
     fn count_failure(&self, peer: Option<IpAddr>) {
         let Some(peer) = peer else {
+            // A Unix socket has no address to count by; its permissions protect it.
             return;
         };
         let mut failures = self.failures.lock();

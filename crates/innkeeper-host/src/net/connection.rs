@@ -46,6 +46,7 @@ pub(crate) async fn serve_until(
 ) {
     let may_drive = principal.scope >= Scope::Drive;
     let Some((conn, outbox, edge)) = host.attach(principal).await else {
+        // The host is going away.
         return;
     };
     let writer = Writer {

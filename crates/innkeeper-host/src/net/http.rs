@@ -378,6 +378,7 @@ impl ListenerContext {
             // Held for as long as the connection lives.
             let _permits = (connection, share);
             let Ok(upgraded) = upgrading.await else {
+                // The client left before the upgrade.
                 return;
             };
             // The plain stream again: no boxed indirection, no leftover HTTP buffers per idle client.

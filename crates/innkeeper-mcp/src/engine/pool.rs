@@ -132,6 +132,7 @@ impl Pool {
     fn give_back(&self, key: &PoolKey) {
         let mut state = self.lock();
         let Some(entry) = state.entries.get_mut(key) else {
+            // Every lease has an entry while it lives, so this is no lease of the pool.
             return;
         };
         entry.users -= 1;

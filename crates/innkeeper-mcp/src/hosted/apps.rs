@@ -98,6 +98,7 @@ impl Apps {
 /// Passes notifications on, one after the other, for as long as the session wants the server.
 pub(super) async fn pass_on(server: &SessionServer) {
     let Some(mut notices) = server.apps.notices() else {
+        // Another task of this server has them already.
         return;
     };
     while let Some(notice) = notices.recv().await {

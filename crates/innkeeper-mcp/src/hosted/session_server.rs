@@ -216,6 +216,7 @@ impl SessionServer {
     pub(super) fn note_sign_in(&self, resource: &str, tokens: &Tokens) {
         let lease = self.lease();
         let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
+            // The server does not run, or it has another resource.
             return;
         };
         let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
@@ -257,6 +258,7 @@ impl SessionServer {
         };
         while self.permitted(permission, sink).await {
             let Some(lease) = self.take(shared, sink).await else {
+                // It cannot start, as its status says, or the session does not want it any more.
                 return;
             };
             tokio::select! {

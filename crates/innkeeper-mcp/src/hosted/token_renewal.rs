@@ -61,9 +61,11 @@ impl RunnerShared {
     /// Schedules the renewal of a token that a server uses.
     pub(super) fn schedule_renewal(self: &Arc<Self>, resource: &str) {
         let Some(held) = self.tokens.get(resource) else {
+            // The token was revoked meanwhile.
             return;
         };
         let Some(lasts) = held.lasts().filter(|_| held.is_renewed()) else {
+            // The token does not expire, or it cannot be renewed.
             return;
         };
         let ahead = AHEAD.min(lasts / 5);
@@ -89,6 +91,7 @@ impl RunnerShared {
             sleep(first).await;
             loop {
                 let Some(shared) = shared.upgrade() else {
+                    // The host is going away.
                     return;
                 };
                 let is_current = shared.tokens.get(&resource).is_some_and(|held| held.version == version);
@@ -214,6 +217,7 @@ impl RunnerShared {
     /// Reports a lost token to the host.
     fn tell_lost(&self, lost: &StoredToken) {
         let Some(sink) = self.lost_tokens.lock().clone() else {
+            // No host listens yet.
             return;
         };
         let (resource, number) = (lost.saved.resource.clone(), lost.number);
@@ -223,9 +227,11 @@ impl RunnerShared {
     /// Revokes a token at its authorization server, if the client named an address for that (RFC 7009).
     pub(super) fn revoke(self: &Arc<Self>, taken: StoredToken) {
         let Some(refresh) = taken.saved.refresh else {
+            // A token that cannot be renewed has no authorization server to tell.
             return;
         };
         let Some(endpoint) = refresh.revocation_endpoint.clone() else {
+            // The authorization server offers no revocation.
             return;
         };
         self.tasks.spawn(async move {

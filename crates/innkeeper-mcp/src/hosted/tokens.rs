@@ -237,6 +237,7 @@ impl Tokens {
         let mut held = self.held.lock();
         let next = held.version + 1;
         let Some(entry) = held.by_resource.get_mut(resource) else {
+            // The token was revoked meanwhile.
             return;
         };
         let servers = &mut entry.saved.servers;
@@ -339,6 +340,7 @@ impl Tokens {
         let mut held = self.held.lock();
         let entry = held.by_resource.get_mut(resource);
         let Some(entry) = entry.filter(|held| held.version == version) else {
+            // The token was replaced or revoked meanwhile.
             return;
         };
         let is_seen_to = entry
@@ -354,6 +356,7 @@ impl Tokens {
     /// Persists the tokens. Blocks.
     pub(super) fn save(&self) {
         let Some(keeper) = &self.keeper else {
+            // Tokens are not persisted.
             return;
         };
         let mut written = self.writing.lock();

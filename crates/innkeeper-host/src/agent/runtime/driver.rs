@@ -70,6 +70,7 @@ impl RecordedTurns {
     /// Records the files of a turn. A repository that does not answer costs the record, and not the turn.
     async fn record(&self, moment: Option<TurnMoment>, phase: TurnPhase) {
         let Some(moment) = moment else {
+            // Only turns in a directory with recorded changes have a moment.
             return;
         };
         let recording = self.0.record(TurnMoment { phase, ..moment });
@@ -325,6 +326,7 @@ impl Driver {
         contents: Option<SessionContents>,
     ) {
         let Some(turns) = &self.turns else {
+            // The chat is closed, and its turns end with it.
             return;
         };
         let running = Running {

@@ -72,6 +72,7 @@ impl FollowedChanges {
                 writer,
             } => {
                 let Some(open) = requests.open(handles, conn, id) else {
+                    // The host is going away.
                     return;
                 };
                 let changes = self.changes();

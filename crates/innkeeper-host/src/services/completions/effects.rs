@@ -48,6 +48,7 @@ impl CompletionRequests {
     ) {
         let CompletionRequest { conn, id, query } = request;
         let Some(request) = requests.open(handles, conn, id) else {
+            // The host is going away.
             return;
         };
         let (provider, customizations) = match &*query {

@@ -159,6 +159,7 @@ impl FollowedCustomizations {
     /// Stores the set of a session, with the ids of the customizations that are disabled.
     pub(crate) fn store(&mut self, session: ChannelId, set: Arc<CustomizationSet>, off: Arc<BTreeSet<String>>) {
         let Some(entry) = self.sessions.get_mut(&session) else {
+            // The session has ended meanwhile.
             return;
         };
         entry._before = None;
@@ -180,6 +181,7 @@ impl FollowedSession {
         let reported = self.set.borrow().clone();
         let (Some(TurnCustomizations { set, .. }), Some(sources), true) = (reported, self.sources, self.had_turn)
         else {
+            // The session had no turn, or no customizations that hooks could be among.
             return;
         };
         if !set.hooks.hear(HookEvent::SessionEnd, &off) {

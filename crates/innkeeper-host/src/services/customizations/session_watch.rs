@@ -80,6 +80,7 @@ impl CustomizationsWatch {
     /// Waits until no further report is expected, or until its deadline.
     async fn settled(&self) {
         let Some(mut found) = self.found.clone() else {
+            // The host has no customizations.
             return;
         };
         loop {
@@ -88,6 +89,7 @@ impl CustomizationsWatch {
                 .as_ref()
                 .and_then(|reported| reported.wait_until);
             let Some(wait_until) = wait_until else {
+                // No further report is expected.
                 return;
             };
             if !matches!(tokio::time::timeout_at(wait_until, found.changed()).await, Ok(Ok(()))) {

@@ -109,6 +109,7 @@ impl JournalRequests {
             return handles.send(Message::Core(Input::Loaded { uri, outcome }));
         }
         let Some(inbox) = handles.inbox() else {
+            // The host is going away.
             return;
         };
         let (journal, loads) = (Arc::clone(&self.journal), Arc::clone(&self.loads));
@@ -126,6 +127,7 @@ impl JournalRequests {
     /// Reads turns. A failure is reported too, so that nothing waits for them forever.
     fn load_turns(&self, handles: &LoopHandles, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
         let Some(inbox) = handles.inbox() else {
+            // The host is going away.
             return;
         };
         let turns = self.turns();
@@ -205,6 +207,7 @@ impl JournalRequests {
     /// Removes for good the sessions that were deleted before a moment, and reports them to the main loop.
     fn purge_deleted(&self, handles: &LoopHandles, before_ms: i64) {
         let Some(inbox) = handles.inbox() else {
+            // The host is going away.
             return;
         };
         let journal = Arc::clone(&self.journal);

@@ -106,6 +106,7 @@ impl Servers {
                 message,
             } => {
                 let Some(request) = requests.open(handles, conn, id) else {
+                    // The host is going away.
                     return;
                 };
                 if message.method == CREATE_MESSAGE {
@@ -159,6 +160,7 @@ impl Servers {
 
     fn send_wishes(&mut self, handles: &LoopHandles, set: &CustomizationSet, session: ChannelId, is_asked: bool) {
         let Some(entry) = self.sessions.get_mut(&session) else {
+            // The session wants no servers.
             return;
         };
         let (mut wishes, undeclared) = wishes(&entry.wanted, set);
@@ -198,6 +200,7 @@ impl Servers {
     fn set_token(&self, handles: &LoopHandles, resource: &str, change: TokenChange, request: Option<OpenRequest>) {
         let persisted = self.runner.set_token(resource, change);
         let Some(request) = request else {
+            // The change comes from the host itself, and no client waits.
             return;
         };
         handles.tasks().spawn(async move {

@@ -61,6 +61,7 @@ impl FollowedRepositories {
     /// Ends the follow of a session, and that of its directory with the last of its sessions.
     fn unfollow(&mut self, session: ChannelId) {
         let Some(directory) = self.sessions.remove(&session) else {
+            // The session follows no directory.
             return;
         };
         if let Some(followed) = self.directories.get_mut(&directory) {

@@ -143,6 +143,7 @@ impl ResourceRequests {
             } => {
                 let request = requests.open(handles, conn, id);
                 let (Some(request), Some(order)) = (request, parts.connections.order(conn)) else {
+                    // The host is going away, or the connection is gone.
                     return;
                 };
                 let operation = ResourceOperation {

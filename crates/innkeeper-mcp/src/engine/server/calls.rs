@@ -84,6 +84,7 @@ impl Calls {
         let sink = {
             let entries = self.lock();
             let Some(entry) = entries.iter().find(|entry| entry.request == token) else {
+                // The call has ended.
                 return;
             };
             entry.alive.notify_one();

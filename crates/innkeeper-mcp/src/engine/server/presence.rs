@@ -19,6 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Checks a server until its connection ends, and ends the connection when the server is gone.
 pub(super) async fn watch_presence(shared: Arc<ServerShared>, connection: Arc<Connection>, handler: ClientHandler) {
     let Some(remote) = &shared.remote else {
+        // A local server is gone when its process ends.
         return;
     };
     let watching = async {

@@ -242,6 +242,7 @@ impl HttpConnection {
     async fn listen(&self, session: &Session, version: Option<Arc<str>>) {
         let (id, version) = (session.id.as_deref(), session.version.clone().or(version));
         let Ok(response) = self.get(id, version.as_deref(), None).await else {
+            // Servers need not offer such a stream.
             return;
         };
         let mut events = EventReader::new(response, self.client.most());

@@ -101,6 +101,7 @@ struct Annotated<'a> {
 fn annotated(schema: &Value) -> Vec<Annotated<'_>> {
     fn collect<'a>(schema: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<Annotated<'a>>) {
         let Some(Value::Object(properties)) = schema.get("properties") else {
+            // A schema without properties has no annotations.
             return;
         };
         for (name, schema) in properties {

@@ -2,6 +2,8 @@
 __innkeeper_nonce=$INNKEEPER_NONCE
 unset INNKEEPER_NONCE
 ZDOTDIR=$__innkeeper_own_zdotdir
+# The system's own file, such as that of macOS, puts the history into ZDOTDIR, which led here.
+if [[ $HISTFILE == $__innkeeper_zdotdir/* ]]; then HISTFILE=$ZDOTDIR/${HISTFILE#$__innkeeper_zdotdir/}; fi
 if [[ -r $ZDOTDIR/.zshrc ]]; then . "$ZDOTDIR/.zshrc"; fi
 __innkeeper_own_zdotdir=$ZDOTDIR
 ZDOTDIR=$__innkeeper_zdotdir

@@ -173,6 +173,32 @@ async fn bash_reads_the_users_own_files_and_keeps_their_settings() {
     assert_eq!(several.exit_code, Some(0));
 }
 
+/// Starts zsh as a system does whose own start file puts the history into `ZDOTDIR`, as that of macOS.
+const ZSH_WITH_HISTORY: &str = "#!/bin/sh\nHISTFILE=${ZDOTDIR:-$HOME}/.zsh_history exec ZSH \"$@\"\n";
+
+#[tokio::test]
+async fn zsh_has_its_history_in_the_home_of_the_user_where_it_is_installed() {
+    let Some(zsh) = installed("zsh") else { return };
+    let home = tempfile::tempdir().expect("a directory");
+    let wrapper = home.path().join("zsh");
+    std::fs::write(&wrapper, ZSH_WITH_HISTORY.replace("ZSH", &zsh)).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&wrapper, mode).expect("executable");
+    std::fs::write(home.path().join(".zshrc"), "FROM_ZSHRC=$HISTFILE\n").expect("written");
+    let options = shell(&wrapper.display().to_string()).environment("HOME", home.path());
+    let (_host, client) = start_with_terminal(options).await;
+    ready(&client).await;
+    let expected = home.path().join(".zsh_history").display().to_string();
+    let history = run(&client, 1, "echo $HISTFILE").await;
+    assert_eq!(printed(&history).replace('\n', ""), expected);
+    let own = run(&client, 2, "echo $FROM_ZSHRC").await;
+    assert_eq!(
+        printed(&own).replace('\n', ""),
+        expected,
+        "the user's own file sees the same"
+    );
+}
+
 #[tokio::test]
 async fn trm09_a_shell_without_integration_works_and_osc_133_is_accepted() {
     let (_host, client) = start_with_terminal(shell("/bin/sh")).await;

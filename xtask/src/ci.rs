@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::process::{capture, run as run_command, shown, step};
+use crate::process::{capture, command_line, run as run_command, step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         if let Some(scratch) = &scratch {
             tests.env("TMPDIR", &scratch.directory);
         }
-        step(&shown(&tests), || run_command(&mut tests))?;
+        step(&command_line(&tests), || run_command(&mut tests))?;
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }
@@ -51,7 +51,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(arguments).env(PROPERTIES_SEED.0, PROPERTIES_SEED.1);
-    step(&shown(&command), || run_command(&mut command))
+    step(&command_line(&command), || run_command(&mut command))
 }
 
 /// A directory in memory for the temporary files of tests.

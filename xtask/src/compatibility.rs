@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::process::{run as run_command, shown, step};
+use crate::process::{command_line, run as run_command, step};
 use crate::workspace::Workspace;
 
 /// Has the test write the page that it otherwise only compares.
@@ -13,5 +13,5 @@ pub(crate) fn write(workspace: &Workspace) -> Result<()> {
     let mut test = workspace.cargo();
     test.args(["test", "--package", "innkeeper-compat", "--test", "it", "page::"])
         .env(WRITE.0, WRITE.1);
-    step(&shown(&test), || run_command(&mut test))
+    step(&command_line(&test), || run_command(&mut test))
 }

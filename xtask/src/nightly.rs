@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{capture, run as run_command, shown, step};
+use crate::process::{capture, command_line, run as run_command, step};
 use crate::workspace::Workspace;
 use crate::{faults, web};
 
@@ -47,20 +47,20 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             "convergence::",
         ])
         .env(SEEDS.0, SEEDS.1);
-    step(&shown(&simulator), || run_command(&mut simulator))?;
+    step(&command_line(&simulator), || run_command(&mut simulator))?;
     for (tests, variable, value) in OLDER_VERSIONS {
         let mut older = workspace.cargo();
         older
             .args(["test", "-p", "innkeeper-compat", "--test", "it", tests])
             .env(variable, value);
-        step(&shown(&older), || run_command(&mut older))?;
+        step(&command_line(&older), || run_command(&mut older))?;
     }
     let mut documentation = workspace.cargo();
     documentation.args(["doc", "--workspace", "--no-deps", "--quiet"]).env(
         "RUSTDOCFLAGS",
         "-D rustdoc::broken_intra_doc_links -D rustdoc::private_intra_doc_links",
     );
-    step(&shown(&documentation), || run_command(&mut documentation))?;
+    step(&command_line(&documentation), || run_command(&mut documentation))?;
     step("cargo xtask web", || web::run(workspace))?;
     step("cargo xtask faults", || faults::run(workspace))
 }
@@ -71,7 +71,7 @@ fn benchmarks(workspace: &Workspace) -> Result<()> {
     build.args(["build", "--release", "-p", "innkeeper", "-p", "innkeeper-bench"]);
     // The benchmarks raise limits that are no settings.
     build.args(["--features", "innkeeper/test-limits"]);
-    step(&shown(&build), || run_command(&mut build))?;
+    step(&command_line(&build), || run_command(&mut build))?;
     let built = workspace.metadata()?.target_directory.join("release");
     let program = |name: &str| built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     step("the size of the program", || check_size(&program("innkeeper")))?;
@@ -79,7 +79,7 @@ fn benchmarks(workspace: &Workspace) -> Result<()> {
     for benchmark in smoke::BENCHMARKS.iter().chain([&smoke::SOAK]) {
         let mut command = workspace.command(&program);
         command.args(benchmark.arguments);
-        step(&shown(&command), || {
+        step(&command_line(&command), || {
             let report = capture(&mut command, LONGEST_BENCHMARK)?;
             print!("{report}");
             smoke::check(benchmark, &report)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// Writes a command as one would type it.
-pub(crate) fn shown(command: &Command) -> String {
+pub(crate) fn command_line(command: &Command) -> String {
     let program = command.get_program().to_string_lossy();
     let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
     let arguments = command.get_args().map(|argument| argument.to_string_lossy());
@@ -30,16 +30,16 @@ pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> 
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("cannot start `{}`; is it installed?", shown(command)))?;
+        .with_context(|| format!("cannot start `{}`; is it installed?", command_line(command)))?;
     if !status.success() {
-        bail!("`{}` failed: {status}", shown(command));
+        bail!("`{}` failed: {status}", command_line(command));
     }
     Ok(())
 }
 
 /// Runs a command and returns what it prints; one that takes too long is ended and counts as failed.
 pub(crate) fn capture(command: &mut Command, longest: Duration) -> Result<String> {
-    let name = shown(command);
+    let name = command_line(command);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -86,7 +86,7 @@ mod tests {
     fn commands_are_shown_without_the_folder_of_the_program() {
         let mut command = Command::new("/usr/bin/cargo");
         command.args(["fmt", "--check"]);
-        assert_eq!(shown(&command), "cargo fmt --check");
+        assert_eq!(command_line(&command), "cargo fmt --check");
     }
 
     #[cfg(unix)]

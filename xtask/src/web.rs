@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{run as run_command, shown, step};
+use crate::process::{command_line, run as run_command, step};
 use crate::workspace::Workspace;
 
 /// The committed build.
@@ -72,17 +72,17 @@ fn check(workspace: &Workspace) -> Result<()> {
         "--",
     ]);
     write.arg(&cases);
-    step(&shown(&write), || run_command(&mut write))?;
+    step(&command_line(&write), || run_command(&mut write))?;
     let mut tests = node(workspace, &["node_modules/vitest/vitest.mjs", "run"]);
     tests.env("REDUCER_CASES", &cases);
-    step(&shown(&tests), || run_command(&mut tests))?;
+    step(&command_line(&tests), || run_command(&mut tests))?;
     let built = target.join("dist");
     let mut build = node(
         workspace,
         &["node_modules/vite/bin/vite.js", "build", "--logLevel", "warn"],
     );
     build.env("INNKEEPER_WEB_DIST", &built);
-    step(&shown(&build), || run_command(&mut build))?;
+    step(&command_line(&build), || run_command(&mut build))?;
     compare(&workspace.path(DIST), &built)?;
     match CHROMIUM.iter().find(|path| Path::new(path).exists()) {
         Some(_) => scenarios(workspace),
@@ -106,7 +106,7 @@ fn install(workspace: &Workspace, target: &Path) -> Result<()> {
         let mut npm = workspace.command("npm");
         npm.current_dir(target)
             .args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"]);
-        step(&shown(&npm), || run_command(&mut npm))?;
+        step(&command_line(&npm), || run_command(&mut npm))?;
         fs::write(&stamp, wanted).context("cannot note what is installed")?;
     }
     // Node looks for packages beside the sources. A directory of the developer's own stays.
@@ -126,7 +126,7 @@ fn node(workspace: &Workspace, arguments: &[&str]) -> Command {
 
 fn node_step(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     let mut command = node(workspace, arguments);
-    step(&shown(&command), || run_command(&mut command))
+    step(&command_line(&command), || run_command(&mut command))
 }
 
 /// Fails if the committed build differs from a fresh one.
@@ -169,7 +169,7 @@ fn scenarios(workspace: &Workspace) -> Result<()> {
     run_command(workspace.cargo().args(["build", "--quiet", "-p", "innkeeper"]))?;
     let mut play = node(workspace, &["e2e/scenarios.mjs"]);
     play.env("INNKEEPER", target.join("debug/innkeeper"));
-    step(&shown(&play), || run_command(&mut play))
+    step(&command_line(&play), || run_command(&mut play))
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ impl CommandHooks {
         let project = project(call, file);
         let origin = file.file.origin;
         let root = file.root.as_deref().unwrap_or(&project);
-        let at = place(file, command, &project);
+        let at = working_directory(file, command, &project);
         let cwd = match &command.cwd {
             Some(cwd) => at.join(&*expand(cwd, root, &project)),
             None => at.to_owned(),
@@ -383,7 +383,7 @@ fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
 /// The directory in which a hook runs: the project. For a client's plugin the user trusted its own files: if a command
 /// names one of them by its path in the plugin, it runs there, so that no file of the project with that name runs
 /// instead (P12).
-fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {
+fn working_directory<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {
     let is_own_file = file.origin.is_of_client() && command.cwd.is_none();
     let root = file.root.as_deref().filter(|_| is_own_file);
     root.filter(|root| runs_from(root, &scripts::words(command)))

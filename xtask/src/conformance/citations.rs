@@ -191,7 +191,7 @@ mod tests {
         in_name(name, &requirements())
     }
 
-    fn told(text: &str) -> Vec<String> {
+    fn in_text(text: &str) -> Vec<String> {
         in_prose(text, &requirements())
     }
 
@@ -224,39 +224,42 @@ mod tests {
 
     #[test]
     fn prose_cites_ids() {
-        assert_eq!(told("Refused (DSP-08, E-41)."), ["DSP-08", "E-41"]);
-        assert_eq!(told("DSP-08/E-41: why. `LESSON-12`;"), ["DSP-08", "E-41", "LESSON-12"]);
-        assert!(told("UTF-8, SHA-256, DSP-, XDSP-08, DSP-08x, dsp-08, 1E-9, D-08").is_empty());
+        assert_eq!(in_text("Refused (DSP-08, E-41)."), ["DSP-08", "E-41"]);
+        assert_eq!(
+            in_text("DSP-08/E-41: why. `LESSON-12`;"),
+            ["DSP-08", "E-41", "LESSON-12"]
+        );
+        assert!(in_text("UTF-8, SHA-256, DSP-, XDSP-08, DSP-08x, dsp-08, 1E-9, D-08").is_empty());
     }
 
     #[test]
     fn a_wrong_number_of_digits_stays_wrong() {
-        assert_eq!(told("DSP-8 and DSP-008"), ["DSP-8", "DSP-008"]);
+        assert_eq!(in_text("DSP-8 and DSP-008"), ["DSP-8", "DSP-008"]);
     }
 
     #[test]
     fn ranges_include_every_id_in_between() {
-        assert_eq!(told("(SES-18 to SES-20)"), ["SES-18", "SES-19", "SES-20"]);
-        assert_eq!(told("`SES-18` to `SES-20`"), ["SES-18", "SES-19", "SES-20"]);
+        assert_eq!(in_text("(SES-18 to SES-20)"), ["SES-18", "SES-19", "SES-20"]);
+        assert_eq!(in_text("`SES-18` to `SES-20`"), ["SES-18", "SES-19", "SES-20"]);
         assert_eq!(
-            told("SES-18 to SES-4000000000"),
+            in_text("SES-18 to SES-4000000000"),
             ["SES-18", "SES-19", "SES-20", "SES-4000000000"]
         );
-        assert_eq!(told("SES-18 to DSP-08"), ["SES-18", "DSP-08"]);
-        assert_eq!(told("from SES-18. to SES-20"), ["SES-18", "SES-20"]);
-        assert_eq!(told("SES-18 led us to believe SES-20"), ["SES-18", "SES-20"]);
-        assert_eq!(told("E-41 to E-43"), ["E-41", "E-43"]);
+        assert_eq!(in_text("SES-18 to DSP-08"), ["SES-18", "DSP-08"]);
+        assert_eq!(in_text("from SES-18. to SES-20"), ["SES-18", "SES-20"]);
+        assert_eq!(in_text("SES-18 led us to believe SES-20"), ["SES-18", "SES-20"]);
+        assert_eq!(in_text("E-41 to E-43"), ["E-41", "E-43"]);
     }
 
     #[test]
     fn lessons_are_cited_by_word() {
-        assert_eq!(told("Lesson 12: 13 clients"), ["LESSON-12"]);
+        assert_eq!(in_text("Lesson 12: 13 clients"), ["LESSON-12"]);
         assert_eq!(
-            told("lessons 1, 2 and 12, and 5 more"),
+            in_text("lessons 1, 2 and 12, and 5 more"),
             ["LESSON-01", "LESSON-02", "LESSON-12"]
         );
-        assert_eq!(told("lessons 12. 13 clients"), ["LESSON-12"]);
-        assert!(told("a lesson of 12 clients").is_empty());
+        assert_eq!(in_text("lessons 12. 13 clients"), ["LESSON-12"]);
+        assert!(in_text("a lesson of 12 clients").is_empty());
     }
 
     #[test]

@@ -27,6 +27,11 @@ const BANNED: &[&str] = &[
     "whom",
 ];
 
+/// Names that are one word too short: told what, to which client?
+const BANNED_ALONE: &[&str] = &[
+    "asked", "heard", "held", "kept", "made", "place", "said", "shown", "told", "wanted",
+];
+
 /// Checks the functions and tests that a file declares.
 pub(super) fn check(source: &Source) -> Vec<Scoped> {
     let mut found = Vec::new();
@@ -36,6 +41,9 @@ pub(super) fn check(source: &Source) -> Vec<Scoped> {
         let name = &rest[..end.unwrap_or(rest.len())];
         if let Some(word) = name.split('_').find(|word| BANNED.contains(word)) {
             let what = format!("the function `{name}` has the word `{word}` in its name");
+            found.push(finding(source, line_at(&source.code, start), what));
+        } else if BANNED_ALONE.contains(&name) {
+            let what = format!("a function is called `{name}`, which does not say what it returns");
             found.push(finding(source, line_at(&source.code, start), what));
         }
     }
@@ -82,6 +90,11 @@ mod tests {
             lines("fn whole() {} // fn who\nfn a_call_whose_input_streams() {}"),
             [0; 0]
         );
+    }
+
+    #[test]
+    fn a_participle_alone_is_no_name() {
+        assert_eq!(lines("fn told() {}\nfn shown_name() {}\nfn place<T>() {}"), [1, 3]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) async fn fetch(connection: &Connection, result: &mut ToolCallResult) 
     let mut whole = Vec::with_capacity(pieces.len());
     let mut is_part = false;
     for piece in pieces {
-        let Some(uri) = kept(&piece) else {
+        let Some(uri) = blob_uri(&piece) else {
             is_part = false;
             whole.push(piece);
             continue;
@@ -42,7 +42,7 @@ pub(super) async fn fetch(connection: &Connection, result: &mut ToolCallResult) 
     result.content = Some(whole);
 }
 
-fn kept(piece: &ToolResultContent) -> Option<&str> {
+fn blob_uri(piece: &ToolResultContent) -> Option<&str> {
     match piece {
         ToolResultContent::Resource(reference) if reference.uri.starts_with(STORED_CONTENT) => Some(&reference.uri),
         _ => None,

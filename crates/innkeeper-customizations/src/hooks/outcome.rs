@@ -89,8 +89,8 @@ impl Answering<'_> {
         if text.is_empty() {
             return HookOutcome::default();
         }
-        if let Ok(Value::Object(said)) = serde_json::from_str(text) {
-            return self.said(&said);
+        if let Ok(Value::Object(output)) = serde_json::from_str(text) {
+            return self.read_output(&output);
         }
         // Plain output is context for the model when something begins, and is ignored elsewhere.
         let mut outcome = HookOutcome::default();
@@ -102,11 +102,11 @@ impl Answering<'_> {
 
     /// Reads the JSON output of a hook. Formats differ in the location of fields and not in their meaning, so the
     /// fields of all formats are understood in each.
-    fn said(&self, said: &Map<String, Value>) -> HookOutcome {
-        let own = said.get("hookSpecificOutput").and_then(Value::as_object);
+    fn read_output(&self, output: &Map<String, Value>) -> HookOutcome {
+        let own = output.get("hookSpecificOutput").and_then(Value::as_object);
         let find = |names: &[&str]| {
             let from = |map: &Map<String, Value>| names.iter().find_map(|name| map.get(*name)).cloned();
-            own.and_then(from).or_else(|| from(said))
+            own.and_then(from).or_else(|| from(output))
         };
         let words = |names: &[&str]| match find(names) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(truncate(text.trim(), MAX_TEXT).into_owned()),
@@ -131,7 +131,7 @@ impl Answering<'_> {
             Some("allow" | "approve") => outcome.allow = self.speaks_for_users,
             _ => {}
         }
-        if said.get("continue") == Some(&Value::Bool(false)) {
+        if output.get("continue") == Some(&Value::Bool(false)) {
             let why = words(&["stopReason", "user_message", "userMessage"]).unwrap_or_else(reason);
             outcome.stop = Some(why);
         }
@@ -164,7 +164,7 @@ impl Answering<'_> {
             _ => return None,
         };
         let before = self.call.input.get("tool_input").cloned().unwrap_or_default();
-        let input = tool_names::heard(&self.call.subject, &before, self.chat, wanted);
+        let input = tool_names::tool_input(&self.call.subject, &before, self.chat, wanted);
         (input != before).then_some(input)
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn command(call: &HookCall) -> Option<&str> {
 
 fn about_tool(payload: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origin: HookOrigin, chat: &Path) {
     let input = call.input.get("tool_input").cloned().unwrap_or_default();
-    let mut input = tool_names::told(&call.subject, &input, chat);
+    let mut input = tool_names::hook_input(&call.subject, &input, chat);
     let names = tool_names::names(origin, call);
     let name = names.first().map_or(call.subject.as_str(), |name| name);
     payload.insert("tool_name".to_owned(), json!(name));

@@ -58,27 +58,27 @@ fn is_about_a_file(tool: &str) -> bool {
 }
 
 /// The input of a tool as hooks expect it: complete, and a file also as `file_path`.
-pub(super) fn told(tool: &str, input: &Value, cwd: &Path) -> Value {
+pub(super) fn hook_input(tool: &str, input: &Value, cwd: &Path) -> Value {
     let Value::Object(input) = input else {
         return input.clone();
     };
-    let mut told = input.clone();
+    let mut complete = input.clone();
     if let (true, Some(Value::String(path))) = (is_about_a_file(tool), input.get("path")) {
         let path = cwd.join(path).to_string_lossy().into_owned();
-        told.entry("file_path").or_insert(Value::String(path));
+        complete.entry("file_path").or_insert(Value::String(path));
     }
-    Value::Object(told)
+    Value::Object(complete)
 }
 
 /// The changed input of a hook, as the tool expects it. Fields that the hook left out keep their values: some hooks
 /// return only the changed fields.
-pub(super) fn heard(tool: &str, before: &Value, cwd: &Path, wanted: Map<String, Value>) -> Value {
+pub(super) fn tool_input(tool: &str, before: &Value, cwd: &Path, wanted: Map<String, Value>) -> Value {
     let mut input = before.as_object().cloned().unwrap_or_default();
-    let told = told(tool, before, cwd);
+    let sent = hook_input(tool, before, cwd);
     for (name, value) in wanted {
         if name == "file_path" && is_about_a_file(tool) {
             // An unchanged path stays as it was, which may be relative.
-            if told.get("file_path") != Some(&value) {
+            if sent.get("file_path") != Some(&value) {
                 input.insert("path".to_owned(), value);
             }
         } else {
@@ -95,20 +95,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_whole_and_heard_as_it_was() {
+    fn hooks_get_whole_paths_and_tools_get_theirs_back() {
         let cwd = Path::new("/project");
         let input = json!({ "path": "a.txt", "content": "x" });
-        let told = told("write_file", &input, cwd);
+        let sent = hook_input("write_file", &input, cwd);
         assert_eq!(
-            told,
+            sent,
             json!({ "path": "a.txt", "content": "x", "file_path": "/project/a.txt" })
         );
-        let Value::Object(mut wanted) = told else { panic!() };
+        let Value::Object(mut wanted) = sent else { panic!() };
         wanted.insert("content".to_owned(), json!("y"));
-        let back = heard("write_file", &input, cwd, wanted);
+        let back = tool_input("write_file", &input, cwd, wanted);
         assert_eq!(back, json!({ "path": "a.txt", "content": "y" }));
         let wanted = json!({ "file_path": "/project/b.txt" });
-        let back = heard("write_file", &input, cwd, wanted.as_object().unwrap().clone());
+        let back = tool_input("write_file", &input, cwd, wanted.as_object().unwrap().clone());
         assert_eq!(back, json!({ "path": "/project/b.txt", "content": "x" }));
     }
 }

@@ -54,13 +54,13 @@ impl HostedSession {
     }
 
     /// Returns a server that the session wants. Its id means nothing to users.
-    fn wanted(&self, id: &str) -> Result<Arc<SessionServer>, McpError> {
+    fn desired_server(&self, id: &str) -> Result<Arc<SessionServer>, McpError> {
         self.find(id).ok_or_else(McpError::server_gone)
     }
 
     /// Returns a server if `attempt` is its present start.
     fn find_attempt(&self, id: &str, attempt: u64) -> Result<Arc<SessionServer>, McpError> {
-        let server = self.wanted(id)?;
+        let server = self.desired_server(id)?;
         match server.wish.attempt == attempt {
             true => Ok(server),
             false => Err(McpError::no_server(server.name())),
@@ -131,7 +131,7 @@ impl SessionServers for HostedSession {
         arguments: Arguments,
         during: &dyn CallHandler,
     ) -> Result<CallOutcome, McpError> {
-        let server = self.wanted(server)?;
+        let server = self.desired_server(server)?;
         super::calls::call(&server, tool, arguments, during, &self.shared.tokens).await
     }
 
@@ -148,7 +148,7 @@ impl SessionServers for HostedSession {
         prompt: &str,
         arguments: Map<String, Value>,
     ) -> Result<PromptMessages, McpError> {
-        let server = self.wanted(server)?;
+        let server = self.desired_server(server)?;
         super::prompts_and_resources::fill_in(&server, prompt, arguments).await
     }
 
@@ -160,7 +160,7 @@ impl SessionServers for HostedSession {
     }
 
     async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
-        let server = self.wanted(server)?;
+        let server = self.desired_server(server)?;
         super::prompts_and_resources::read(&server, uri).await
     }
 

@@ -71,7 +71,7 @@ fn walk(
         Err(refusal) => return gathering.refuse(&refusal, &label(&step.path)),
     };
     for entry in entries {
-        let Some(name) = shown(&entry.name) else { continue };
+        let Some(name) = visible_name(&entry.name) else { continue };
         let path = step.path.join(&entry.name);
         let is_file_name = is_wanted(&name);
         let may_be_too_deep = step.levels == 0 && step.is_cut_off;
@@ -125,7 +125,7 @@ fn note_depth(gathering: &mut Gathering<'_>, directory: &Path, is_wanted: &impl 
     let entries = gathering.root.list(directory).unwrap_or_default();
     let mut names = entries
         .iter()
-        .filter_map(|entry| Some((shown(&entry.name)?, entry.may_be_directory)));
+        .filter_map(|entry| Some((visible_name(&entry.name)?, entry.may_be_directory)));
     if names.any(|(name, may_be_directory)| may_be_directory || is_wanted(&name)) {
         gathering.notes.warn(
             Code::Limit,
@@ -136,7 +136,7 @@ fn note_depth(gathering: &mut Gathering<'_>, directory: &Path, is_wanted: &impl 
 }
 
 /// A name for users, unless the file is hidden.
-fn shown(name: &OsStr) -> Option<String> {
+fn visible_name(name: &OsStr) -> Option<String> {
     let name = name.to_string_lossy();
     (!name.starts_with('.')).then(|| name.into_owned())
 }

@@ -123,11 +123,11 @@ fn child_changes<'t>(old: &'t [Child], new: &'t [Child]) -> Vec<ChildChange<'t>>
 fn looks_different(old: &Container, new: &Container) -> bool {
     match (old, new) {
         (Container::Plugin(old), Container::Plugin(new)) => {
-            fn shown(plugin: &Plugin) -> impl PartialEq + '_ {
+            fn published_fields(plugin: &Plugin) -> impl PartialEq + '_ {
                 let name = (&plugin.name, &plugin.display_name, &plugin.version, &plugin.icons);
                 (&plugin.uri, name, &plugin.load, plugin.children.is_some())
             }
-            shown(old) != shown(new)
+            published_fields(old) != published_fields(new)
         }
         (Container::Directory(old), Container::Directory(new)) => {
             (&old.uri, &old.name, old.writable, &old.load, old.children.is_some())
@@ -144,8 +144,8 @@ fn child_looks_different(old: &Child, new: &Child) -> bool {
         (&old.component, &new.component),
         (Component::Hook(_), Component::Hook(_)) | (Component::McpServer(_), Component::McpServer(_))
     );
-    fn shown(child: &Child) -> impl PartialEq + '_ {
+    fn published_fields(child: &Child) -> impl PartialEq + '_ {
         (&child.uri, &child.name, &child.description, child.range, &child.icons)
     }
-    shown(old) != shown(new) || (!is_inner_only && old.component != new.component)
+    published_fields(old) != published_fields(new) || (!is_inner_only && old.component != new.component)
 }

@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(api: Api, body: Value) -> ReceivedRequest {
+    fn received(api: Api, body: Value) -> ReceivedRequest {
         ReceivedRequest {
             number: 0,
             api,
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn requests_that_real_apis_refuse_are_refused() {
-        let chat = |messages: Value| broken_by(&asked(Api::Chat, json!({ "messages": messages })));
+        let chat = |messages: Value| broken_by(&received(Api::Chat, json!({ "messages": messages })));
         let user = json!({"role": "user", "content": "Hello."});
         let call = |id: &str, name: &str| json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "function": {"name": name, "arguments": "{}"}}]});
         let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "ok"});
@@ -233,7 +233,7 @@ mod tests {
         }
         let tool = json!([{"name": "t", "input_schema": {"anyOf": []}}]);
         let body = json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "tools": tool});
-        let broken = broken_by(&asked(Api::Messages, body)).unwrap_or_default();
+        let broken = broken_by(&received(Api::Messages, body)).unwrap_or_default();
         assert!(broken.contains("plain objects"), "{broken}");
     }
 }

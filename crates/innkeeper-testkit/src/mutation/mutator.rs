@@ -171,7 +171,7 @@ impl Mutator {
                 }
                 let item = match self.mutation {
                     Some(mutation) => {
-                        let asked = asked(conns, to);
+                        let asked = reconnect_request(conns, to);
                         let mut bent: Value =
                             serde_json::from_slice(&answer.encode().unwrap_or_default()).unwrap_or_default();
                         let possible = self.memory.bend(mutation, &answer.body, asked.as_ref(), &mut bent);
@@ -346,7 +346,7 @@ fn rejection(text: &Bytes) -> Option<Value> {
     message["params"].get("rejectionReason").is_some().then_some(message)
 }
 
-fn asked(conns: &Connections, conn: ConnId) -> Option<ReconnectRequest> {
+fn reconnect_request(conns: &Connections, conn: ConnId) -> Option<ReconnectRequest> {
     let (last_seen, channels) = conns.get(&conn)?.reconnecting()?;
     Some(ReconnectRequest { last_seen, channels })
 }

@@ -48,7 +48,7 @@ async fn ask_for_code(server: &AuthorizationServer, other: &[(&str, &str)]) -> s
     visit(address.as_str()).await
 }
 
-fn told(visited: &super::BrowserPage, name: &str) -> String {
+fn parameter(visited: &super::BrowserPage, name: &str) -> String {
     let back = Url::parse(visited.location.as_deref().expect("sent back")).unwrap();
     fields(back.query().unwrap_or_default().as_bytes())
         .remove(name)
@@ -56,7 +56,7 @@ fn told(visited: &super::BrowserPage, name: &str) -> String {
 }
 
 async fn code(server: &AuthorizationServer) -> String {
-    told(&ask_for_code(server, &[]).await, "code")
+    parameter(&ask_for_code(server, &[]).await, "code")
 }
 
 /// Hands a code in, with other fields than usual.
@@ -139,12 +139,12 @@ async fn a_code_needs_a_challenge_a_resource_and_consent() {
         ("response_type", "token", "unsupported_response_type"),
     ] {
         let visited = ask_for_code(&server, &[(field, value)]).await;
-        assert_eq!(told(&visited, "error"), error, "{field}={value}");
-        assert_eq!(told(&visited, "state"), "s");
-        assert_eq!(told(&visited, "iss"), server.issuer());
+        assert_eq!(parameter(&visited, "error"), error, "{field}={value}");
+        assert_eq!(parameter(&visited, "state"), "s");
+        assert_eq!(parameter(&visited, "iss"), server.issuer());
     }
     server.set(|behaviour| behaviour.consents = false);
-    assert_eq!(told(&ask_for_code(&server, &[]).await, "error"), "access_denied");
+    assert_eq!(parameter(&ask_for_code(&server, &[]).await, "error"), "access_denied");
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_client_with_a_secret_proves_itself() {
     assert!(matches!(server.look_at(&granted.token, RESOURCE), TokenCheck::Good(_)));
     let visited = ask_for_code(&server, &[("client_id", "secretive")]).await;
     let wrong = [("client_id", "secretive"), ("client_secret", "guessed")];
-    let answer = exchange(&server, &told(&visited, "code"), &wrong).await;
+    let answer = exchange(&server, &parameter(&visited, "code"), &wrong).await;
     assert_eq!(answer["error"], "invalid_client");
 }
 

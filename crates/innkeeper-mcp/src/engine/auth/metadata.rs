@@ -230,7 +230,7 @@ mod tests {
         Metadata::new(Url::parse(server).unwrap(), http)
     }
 
-    fn place(path: &str) -> Url {
+    fn url_at(path: &str) -> Url {
         Url::parse(&format!("https://a.test{path}")).unwrap()
     }
 
@@ -260,7 +260,7 @@ mod tests {
         ] {
             let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
             let path = Url::parse(resource).unwrap().path().trim_end_matches('/').to_owned();
-            let accepted = metadata.accept(document, &place(&format!("{WELL_KNOWN}{path}")));
+            let accepted = metadata.accept(document, &url_at(&format!("{WELL_KNOWN}{path}")));
             let expected = counts.then_some(resource);
             assert_eq!(accepted.as_ref().map(|found| found.resource.as_str()), expected);
         }
@@ -271,7 +271,7 @@ mod tests {
         let metadata = metadata("https://a.test/evil/mcp");
         let found = |resource: &str, at: &str| {
             let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
-            metadata.accept(document, &place(at)).unwrap()
+            metadata.accept(document, &url_at(at)).unwrap()
         };
         for (resource, at, named) in [
             ("https://a.test/", WELL_KNOWN, "https://a.test/"),
@@ -318,7 +318,7 @@ mod tests {
             "resource": "https://a.test/mcp", "authorization_servers": many, "scopes_supported": many,
             "resource_name": long, "resource_documentation": "https://a.test/docs",
         });
-        let beside = place("/.well-known/oauth-protected-resource/mcp");
+        let beside = url_at("/.well-known/oauth-protected-resource/mcp");
         let found = metadata("https://a.test/mcp").accept(document, &beside).unwrap();
         assert_eq!(found.authorization_servers, many[..MAX_SERVERS]);
         assert_eq!(found.document["scopes_supported"], json!(many[..MAX_SCOPES]));
@@ -348,7 +348,7 @@ mod tests {
             "authorization_servers": ["http://as.test", "javascript:alert(1)", 7],
         });
         let found = metadata("https://a.test/mcp")
-            .accept(document, &place("/about"))
+            .accept(document, &url_at("/about"))
             .unwrap();
         assert_eq!(found.authorization_servers, ["https://a.test"]);
         assert_eq!(found.document["authorization_servers"], json!(["https://a.test"]));

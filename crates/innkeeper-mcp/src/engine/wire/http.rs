@@ -349,7 +349,7 @@ impl HttpConnection {
         let said = self.client.scrub(&String::from_utf8_lossy(&body));
         let failure = HttpFailure::Status {
             status: status.as_u16(),
-            said: shown(&said),
+            said: readable(&said),
         };
         // MCP says 404 for a session that the server has forgotten. Servers that follow the examples of the
         // official SDK, the reference server among them, say 400 and "No valid session ID provided".
@@ -483,7 +483,7 @@ pub(super) fn content_type(response: &Response) -> String {
 }
 
 /// The beginning of a refusal, if users can read it. HTML pages they cannot.
-fn shown(said: &str) -> Option<String> {
+fn readable(said: &str) -> Option<String> {
     let said = said.trim();
     if said.is_empty() || said.starts_with('<') {
         return None;

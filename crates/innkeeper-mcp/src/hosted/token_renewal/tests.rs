@@ -46,13 +46,13 @@ impl SignedInHost {
     async fn asks_and_leaves(&self) -> (TcpStream, String) {
         let shared = &self.runner.shared;
         tokio::select! {
-            asked = self.asked() => asked,
+            request = self.next_request() => request,
             _ = shared.renew(RESOURCE, Some(Token::new("first-token"))) => unreachable!("no answer was sent"),
         }
     }
 
     /// Returns the next request to the authorization server.
-    async fn asked(&self) -> (TcpStream, String) {
+    async fn next_request(&self) -> (TcpStream, String) {
         let (mut stream, _) = self.authorization_server.accept().await.unwrap();
         let mut request = String::new();
         // The form comes last, and the client is its last field.
@@ -93,14 +93,14 @@ async fn auth05_a_token_that_is_granted_after_signing_out_is_revoked() {
     let scene = SignedInHost::signed_in().await;
     let (stream, _) = scene.asks_and_leaves().await;
     drop(scene.runner.set_token(RESOURCE, TokenChange::TakenBack));
-    let (mut of_the_first, request) = scene.asked().await;
+    let (mut of_the_first, request) = scene.next_request().await;
     assert!(
         request.contains("POST /revoke") && request.contains("first-refresh"),
         "{request}"
     );
     let _ = of_the_first.shutdown().await;
     grants(stream).await;
-    let (_, request) = scene.asked().await;
+    let (_, request) = scene.next_request().await;
     assert!(
         request.contains("POST /revoke") && request.contains("next-refresh"),
         "{request}"

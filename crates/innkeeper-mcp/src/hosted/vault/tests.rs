@@ -22,7 +22,7 @@ impl TempVault {
         Self { directory, vault }
     }
 
-    fn kept() -> Self {
+    fn with_tokens() -> Self {
         let scene = Self::new();
         scene
             .vault
@@ -65,7 +65,7 @@ fn token(resource: &str) -> SavedToken {
 
 #[test]
 fn t23_persisted_tokens_cannot_be_read_in_the_files() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     assert_eq!(
         scene.vault.read().unwrap(),
         [token("https://a.test"), token("https://b.test")]
@@ -89,7 +89,7 @@ fn t23_persisted_tokens_cannot_be_read_in_the_files() {
 
 #[test]
 fn auth05_revoked_tokens_are_removed_from_the_file() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     scene.vault.save(&[token("https://b.test")]).unwrap();
     assert_eq!(scene.vault.read().unwrap(), [token("https://b.test")]);
     scene.vault.save(&[]).unwrap();
@@ -99,7 +99,7 @@ fn auth05_revoked_tokens_are_removed_from_the_file() {
 
 #[test]
 fn a_change_of_any_byte_is_detected() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     let whole = scene.bytes();
     for index in 0..whole.len() {
         let mut changed = whole.clone();
@@ -121,7 +121,7 @@ fn a_change_of_any_byte_is_detected() {
 
 #[test]
 fn no_two_documents_have_the_same_nonce() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     let before = scene.bytes();
     scene
         .vault
@@ -132,7 +132,7 @@ fn no_two_documents_have_the_same_nonce() {
 
 #[test]
 fn another_version_another_key_and_no_key_are_reported() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     let whole = scene.bytes();
     let mut newer = whole.clone();
     newer[16] = 2;
@@ -157,7 +157,7 @@ const STANDARD_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 #[test]
 fn a_copy_of_the_data_directory_alone_is_useless() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     let elsewhere = TempVault::new();
     fs::copy(&scene.vault.file, &elsewhere.vault.file).unwrap();
     elsewhere.is_lost("is missing");
@@ -184,7 +184,7 @@ fn auth12_a_saved_token_is_not_shown() {
 
 #[test]
 fn t23_temporary_files_of_a_killed_host_are_removed() {
-    let scene = TempVault::kept();
+    let scene = TempVault::with_tokens();
     let place = |name: &str| scene.directory.path().join(name);
     let (left, young, old) = (
         place("data/.mcp-tokens-abc"),

@@ -245,3 +245,91 @@ test("a replayed action that a snapshot already had is not applied twice", async
   first.action(4, draft("old"));
   expect(titleOf(client)).toBeUndefined();
 });
+
+test("a channel that is gone settles its pending actions and says so", async () => {
+  const { client, first, socket } = await online();
+  const gone: string[] = [];
+  client.listen({ gone: (channel) => gone.push(channel) });
+  const done = client.dispatch(CHAT, draft("mine"));
+  first.onclose?.({ code: 1006, reason: "" });
+  const second = await socket(1);
+  await second.answer("reconnect", { type: "replay", actions: [], missing: [CHAT] });
+  await expect(done).rejects.toThrow(Rejected);
+  expect(gone).toEqual([CHAT]);
+});
+
+test("a removed session takes its chats along", async () => {
+  const { client, socket } = start();
+  const session = "ahp-session:/s";
+  void client.subscribe(session);
+  void client.subscribe(CHAT);
+  const first = await socket(0);
+  const state = { lifecycle: "ready", chats: [{ resource: CHAT }] };
+  const snapshots = [snapshot(chat("one"), 5), { resource: session, state, fromSeq: 5 }];
+  await first.answer("initialize", { protocolVersion: "1.0.0", serverSeq: 5, snapshots });
+  await vi.waitFor(() => expect(client.connectivity.kind).toBe("online"));
+  const done = client.dispatch(CHAT, draft("mine"));
+  first.push({ method: "root/sessionRemoved", params: { channel: "ahp-root://", session } });
+  await expect(done).rejects.toThrow("deleted");
+  expect(client.state(session)).toBeUndefined();
+});
+
+test("a link to a session that does not exist is reported, not awaited", async () => {
+  const { client, socket } = start();
+  const gone: string[] = [];
+  client.listen({ gone: (_, reason) => gone.push(reason) });
+  void client.subscribe(CHAT);
+  const first = await socket(0);
+  await first.answer("initialize", { protocolVersion: "1.0.0", serverSeq: 5, snapshots: [] });
+  await first.refuse("subscribe", -32008);
+  await vi.waitFor(() => expect(gone).toEqual(["no"]));
+});
+
+test("a socket that does not open is given up", async () => {
+  vi.useFakeTimers();
+  try {
+    const sockets: FakeSocket[] = [];
+    const client = new AhpClient({
+      clientId: "me",
+      clientInfo: { name: "test" },
+      openSocket: () => {
+        sockets.push(new FakeSocket());
+        return sockets.at(-1)!;
+      },
+    });
+    clients.push(client);
+    client.start();
+    await vi.advanceTimersByTimeAsync(9_000);
+    expect(sockets.length).toBe(1);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(sockets[0]!.closed).toBe(true);
+    expect(sockets.length).toBe(2);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a check replaces an attempt that hangs, and the former socket has no effect", async () => {
+  vi.useFakeTimers();
+  try {
+    const sockets: FakeSocket[] = [];
+    const client = new AhpClient({
+      clientId: "me",
+      clientInfo: { name: "test" },
+      openSocket: () => {
+        sockets.push(new FakeSocket());
+        return sockets.at(-1)!;
+      },
+    });
+    clients.push(client);
+    client.start();
+    await vi.advanceTimersByTimeAsync(4_000);
+    client.check();
+    await vi.advanceTimersByTimeAsync(10);
+    expect(sockets.length).toBe(2);
+    sockets[0]!.onclose?.({ code: 1006, reason: "" });
+    expect(client.connectivity.kind).toBe("connecting");
+  } finally {
+    vi.useRealTimers();
+  }
+});

@@ -14,6 +14,8 @@ import type {
   Implementation,
   InitializeResult,
   ReconnectResult,
+  SessionRemovedParams,
+  SessionState,
   SnapshotState,
   StateAction,
   SubscribeResult,
@@ -56,14 +58,27 @@ export interface ClientListener {
   changed?(channel: Uri): void;
   connectivity?(state: Connectivity): void;
   notification?(method: string, params: unknown): void;
+  /** A channel does not exist any more, or this client may not read it. */
+  gone?(channel: Uri, reason: string): void;
   /** Notifications may have been missed. */
   resynced?(): void;
 }
+
+const NOT_THERE = "It does not exist any more.";
 
 const DELAYS = [250, 500, 1000, 2000, 4000, 8000] as const;
 
 /** How long the host may take to answer a sign of life. */
 const PING_TIMEOUT_MS = 10_000;
+
+/** How long a socket may take to open. A network that drops packets reports nothing for minutes. */
+const OPEN_TIMEOUT_MS = 10_000;
+
+/** How long the host may take to answer the handshake. */
+const HANDSHAKE_TIMEOUT_MS = 15_000;
+
+/** An attempt of this age is replaced when the network may have changed. */
+const STALE_ATTEMPT_MS = 3_000;
 
 /** An error of `reconnect` after which only `initialize` helps. */
 const UNSUPPORTED_VERSION = -32005;
@@ -80,6 +95,7 @@ export class AhpClient {
   private readonly subscribing = new Map<Uri, Promise<void>>();
   private nextSeq = 1;
   private attempt = 0;
+  private attemptStarted = 0;
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
   private stopped = false;
 
@@ -110,7 +126,8 @@ export class AhpClient {
 
   /** Tries now instead of later, or finds out whether the connection still works. */
   check(): void {
-    if (this.connectivity.kind === "offline") {
+    const { kind } = this.connectivity;
+    if (kind === "offline" || (kind === "connecting" && Date.now() - this.attemptStarted > STALE_ATTEMPT_MS)) {
       clearTimeout(this.retryTimer);
       void this.connect();
     } else if (this.connectivity.kind === "online") {
@@ -174,9 +191,15 @@ export class AhpClient {
   }
 
   private async connect(): Promise<void> {
+    const started = Date.now();
+    this.attemptStarted = started;
+    const former = this.rpc;
+    this.rpc = undefined;
+    former?.close();
     this.become({ kind: "connecting" });
     const allowed = (await this.options.mayConnect?.().catch(() => true as const)) ?? true;
-    if (this.stopped) return;
+    // A later attempt has replaced this one.
+    if (this.stopped || this.attemptStarted !== started) return;
     if (allowed !== true) {
       this.become({ kind: "refused", reason: allowed });
       return;
@@ -187,7 +210,9 @@ export class AhpClient {
       closed: () => this.lost(rpc),
     });
     this.rpc = rpc;
+    const timer = setTimeout(() => rpc.close(), OPEN_TIMEOUT_MS);
     socket.onopen = () => {
+      clearTimeout(timer);
       this.handshake(rpc).catch((error: unknown) => {
         if (error instanceof RpcError && error.code === UNSUPPORTED_VERSION) {
           this.stopped = true;
@@ -205,7 +230,10 @@ export class AhpClient {
     this.become({ kind: "online" });
     for (const pending of this.mirror.unsent()) this.send(pending.clientSeq, pending.channel, pending.action);
     for (const [channel, view] of this.wanted) {
-      if (!this.mirror.has(channel)) this.subscribe(channel, view).catch(() => this.wanted.delete(channel));
+      if (this.mirror.has(channel)) continue;
+      this.subscribe(channel, view).catch((error: unknown) => {
+        if (error instanceof RpcError) this.gone(channel, error.message);
+      });
     }
     this.emit((listener) => listener.resynced?.());
   }
@@ -216,18 +244,18 @@ export class AhpClient {
     const params = { channel: ROOT, clientId: this.clientId, lastSeenServerSeq: this.mirror.lastSeen, subscriptions };
     let result: ReconnectResult;
     try {
-      result = await rpc.request<ReconnectResult>("reconnect", params);
+      result = await rpc.request<ReconnectResult>("reconnect", params, HANDSHAKE_TIMEOUT_MS);
     } catch (error) {
       if (error instanceof RpcError) return false;
       throw error;
     }
     if (result.type === "replay") {
       for (const envelope of result.actions) this.mirror.receive(envelope);
-      for (const channel of result.missing) this.gone(channel);
+      for (const channel of result.missing) this.gone(channel, NOT_THERE);
     } else {
       for (const snapshot of result.snapshots) this.show(snapshot);
       const shown = new Set(result.snapshots.map((snapshot) => snapshot.resource));
-      for (const channel of subscriptions) if (!shown.has(channel)) this.gone(channel);
+      for (const channel of subscriptions) if (!shown.has(channel)) this.gone(channel, NOT_THERE);
     }
     return true;
   }
@@ -235,14 +263,15 @@ export class AhpClient {
   private async initialize(rpc: Rpc): Promise<void> {
     const { clientId, clientInfo, capabilities } = this.options;
     const initialSubscriptions = [...this.wanted].flatMap(([channel, view]) => (view ? [] : [channel]));
-    this.host = await rpc.request<InitializeResult>("initialize", {
+    const params = {
       channel: ROOT,
       protocolVersions: [PROTOCOL_VERSION],
       clientId,
       clientInfo,
       capabilities,
       initialSubscriptions,
-    });
+    };
+    this.host = await rpc.request<InitializeResult>("initialize", params, HANDSHAKE_TIMEOUT_MS);
     this.mirror.lastSeen = this.host.serverSeq;
     const shown = new Set(this.host.snapshots.map((snapshot) => snapshot.resource));
     for (const channel of this.mirror.uris()) if (!shown.has(channel)) this.mirror.forget(channel);
@@ -255,14 +284,27 @@ export class AhpClient {
   }
 
   /** A channel that no longer exists, or that this client may not read any more. */
-  private gone(channel: Uri): void {
+  private gone(channel: Uri, reason: string): void {
     this.wanted.delete(channel);
     this.mirror.forget(channel);
+    // The host ignores actions on channels that do not exist, so nobody else would settle these.
+    this.mirror.dropAll(channel, reason);
+    this.emit((listener) => listener.gone?.(channel, reason));
   }
 
   private receive(method: string, params: unknown): void {
-    if (method === "action") this.mirror.receive(params as ActionEnvelope);
-    else this.emit((listener) => listener.notification?.(method, params));
+    if (method === "action") {
+      this.mirror.receive(params as ActionEnvelope);
+      return;
+    }
+    if (method === "root/sessionRemoved") {
+      const { session } = params as SessionRemovedParams;
+      const chats = this.state<SessionState>(session)?.chats ?? [];
+      for (const channel of [session, ...chats.map((chat) => chat.resource)]) {
+        if (this.wanted.has(channel)) this.gone(channel, "The session was deleted.");
+      }
+    }
+    this.emit((listener) => listener.notification?.(method, params));
   }
 
   private lost(rpc: Rpc): void {

@@ -82,12 +82,12 @@ export class Mirror {
     this.invalidate(pending.channel);
   }
 
-  /** Drops a pending action that will not be sent. */
-  drop(clientSeq: number, reason: string): void {
-    const pending = this.take(clientSeq);
-    if (!pending) return;
-    this.invalidate(pending.channel);
-    pending.settle(reason);
+  /** Drops the pending actions of a channel that does not exist any more. */
+  dropAll(channel: Uri, reason: string): void {
+    for (const pending of this.pending.filter((other) => other.channel === channel)) {
+      this.take(pending.clientSeq);
+      pending.settle(reason);
+    }
   }
 
   /** Settles the pending actions whose effect a fresh snapshot shows already, and returns the others. */

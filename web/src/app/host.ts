@@ -75,6 +75,7 @@ export class HostConnection {
         this.schedule();
       },
       connectivity: (state) => setConnectivity(state),
+      gone: (channel, reason) => this.setError(channel, reason),
     });
     void this.client.subscribe(ROOT);
     this.client.start();

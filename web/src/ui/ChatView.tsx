@@ -2,9 +2,10 @@
 
 import { For, Show, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
 import type { Accessor, JSX } from "solid-js";
-import type { ChatState, Message, SessionState, Uri } from "../ahp/types.gen";
+import type { ChatState, SessionState, Uri } from "../ahp/types.gen";
 import type { HostConnection } from "../app/host";
 import { report } from "../app/notices";
+import { sendFirst } from "../app/sending";
 import { Composer } from "./Composer";
 import { ActiveTurnView, TurnView } from "./Turns";
 
@@ -63,7 +64,9 @@ export function ChatView(props: {
     if (turns().length < 5 && chat()?.turnsNextCursor) void loadOlder();
   });
 
-  sendFirst(props.host, props.session, props.chat, chat);
+  createEffect(() => {
+    if (chat() && props.state()) sendFirst(props.host, props.session, props.chat);
+  });
 
   return (
     <div class="chat">
@@ -108,28 +111,6 @@ export function ChatView(props: {
 
 function readOnlyReason(host: HostConnection): string {
   return host.scope === "view" ? "This browser may only look." : "An agent works in this chat; it takes no messages.";
-}
-
-/** Sends the message with which the session was created, once the chat is there. */
-function sendFirst(host: HostConnection, session: Uri, uri: Uri, chat: Accessor<ChatState | undefined>): void {
-  const key = `first:${session}`;
-  createEffect(() => {
-    const stored = chat() ? sessionStorage.getItem(key) : null;
-    if (stored === null) return;
-    sessionStorage.removeItem(key);
-    startTurn(host, uri, JSON.parse(stored) as Message);
-  });
-}
-
-export function startTurn(host: HostConnection, chat: Uri, message: Message): void {
-  host
-    .dispatch(chat, {
-      type: "chat/turnStarted",
-      turnId: crypto.randomUUID(),
-      startedAt: new Date().toISOString(),
-      message,
-    })
-    .catch(report("The message was not accepted"));
 }
 
 /** Follows the end of the conversation until the user scrolls up. */

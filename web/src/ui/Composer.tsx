@@ -3,10 +3,10 @@
 import { For, Show, createEffect, createMemo, createSignal, on, onCleanup } from "solid-js";
 import type { Accessor, JSX } from "solid-js";
 import type { ChatState, Message, MessageAttachment, PendingMessageKind } from "../ahp/types.gen";
-import { report } from "../app/notices";
+import { notify, report } from "../app/notices";
+import { pend, send as sendMessage } from "../app/sending";
 import { userMessage } from "../app/session";
 import { Attachments } from "./Attachments";
-import { startTurn } from "./ChatView";
 import type { ChatContext } from "./ChatView";
 import { createCompletions } from "./completions";
 import { readFiles } from "./files";
@@ -91,23 +91,28 @@ export function Composer(props: {
     sessionStorage.removeItem(key);
     share("");
   };
-  const pend = (kind: PendingMessageKind) => {
-    const pending = message();
-    if (!pending) return;
-    const action = { type: "chat/pendingMessageSet" as const, kind, id: crypto.randomUUID(), message: pending };
-    host.dispatch(uri, action).catch(report("The message was not accepted"));
-    clear();
+  const putBack = (message: Message) => {
+    edit([message.text, text()].filter(Boolean).join("\n\n"));
+    setAttachments((known) => [...(message.attachments ?? []), ...known]);
   };
-  const send = () => {
-    if (active()) {
-      pend("queued");
-      return;
-    }
-    const first = message();
-    if (!first) return;
-    startTurn(host, uri, first);
+  /** Clears the field at once. A message that the host refuses comes back into it. */
+  const submit = (send: (message: Message) => Promise<void>) => {
+    const sent = message();
+    if (!sent) return;
     clear();
+    send(sent).catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      const text = `The message was not accepted: ${reason}`;
+      if (message() === undefined) {
+        putBack(sent);
+        notify({ kind: "error", text });
+      } else {
+        notify({ kind: "error", text, action: { label: "Put it back", run: () => putBack(sent) } });
+      }
+    });
   };
+  const send = () => submit((message) => sendMessage(host, session, uri, message));
+  const steer = () => submit((message) => pend(host, uri, "steering", message));
   const stop = () => {
     const turn = active();
     if (!turn) return;
@@ -139,7 +144,7 @@ export function Composer(props: {
         void add(event.dataTransfer?.files ?? []);
       }}
     >
-      <Pending context={props.context} chat={props.chat} edit={edit} />
+      <Pending context={props.context} chat={props.chat} edit={putBack} />
       <Show when={completions.items().length > 0}>{completions.list()}</Show>
       <div class="composer-box">
         <Attachments
@@ -169,7 +174,7 @@ export function Composer(props: {
             if (event.key === "Escape") field.blur();
             if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
             event.preventDefault();
-            if ((event.ctrlKey || event.metaKey) && active()) pend("steering");
+            if ((event.ctrlKey || event.metaKey) && active()) steer();
             else send();
           }}
           {...completions.attributes()}
@@ -204,7 +209,7 @@ export function Composer(props: {
           <span class="spacer" />
           <Show when={active()}>
             <Show when={message()}>
-              <button class="button quiet" onClick={() => pend("steering")}>
+              <button class="button quiet" onClick={() => steer()}>
                 Steer
               </button>
             </Show>
@@ -225,7 +230,7 @@ export function Composer(props: {
 function Pending(props: {
   context: ChatContext;
   chat: Accessor<ChatState | undefined>;
-  edit(text: string): void;
+  edit(message: Message): void;
 }): JSX.Element {
   const entries = createMemo(() => {
     const chat = props.chat();
@@ -264,7 +269,7 @@ function Pending(props: {
                 aria-label="Edit this message"
                 onClick={() =>
                   void remove(entry.kind, entry.id).then(
-                    () => props.edit(entry.message.text),
+                    () => props.edit(entry.message),
                     report("The message is on its way already"),
                   )
                 }

@@ -7,6 +7,7 @@ import { ROOT } from "../ahp/client";
 import type { HostConnection } from "../app/host";
 import { report } from "../app/notices";
 import { go } from "../app/route";
+import { storeFirst } from "../app/sending";
 import { createSession, directoryOf, orderByUse, userMessage } from "../app/session";
 import { fileUri, pathOf } from "../app/words";
 import { DirectoryPicker } from "./DirectoryPicker";
@@ -45,6 +46,7 @@ export function NewSession(props: { host: HostConnection }): JSX.Element {
 
   const submit = async (event: Event) => {
     event.preventDefault();
+    if (busy()) return;
     setBusy(true);
     try {
       const path = directory().trim();
@@ -56,7 +58,7 @@ export function NewSession(props: { host: HostConnection }): JSX.Element {
       localStorage.setItem("agent", agent()?.provider ?? "");
       if (text().trim()) {
         const message = userMessage(text().trim(), model() ? { model: { id: model() } } : undefined);
-        sessionStorage.setItem(`first:${session}`, JSON.stringify(message));
+        storeFirst(session, message);
       } else if (model()) {
         sessionStorage.setItem(`model:${session}`, model());
       }

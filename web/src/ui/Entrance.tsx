@@ -1,13 +1,19 @@
 // The first thing on the page: signs in, then shows the app, or says what to do.
 
-import { Match, Switch, createResource } from "solid-js";
+import { Match, Switch, createResource, onCleanup, onMount } from "solid-js";
 import type { JSX } from "solid-js";
-import { signIn } from "../app/access";
+import { hasCode, signIn } from "../app/access";
 import { HostConnection } from "../app/host";
 import { App } from "./App";
 
 export function Entrance(): JSX.Element {
   const [access] = createResource(signIn);
+  // A new link changes only the fragment of the address, so the browser does not load the page again.
+  const again = () => {
+    if (hasCode()) location.reload();
+  };
+  onMount(() => window.addEventListener("hashchange", again));
+  onCleanup(() => window.removeEventListener("hashchange", again));
   return (
     <Switch fallback={<p class="center muted">Connecting…</p>}>
       <Match when={access()?.kind === "granted" && access()} keyed>

@@ -10,7 +10,7 @@ import { SignedOut } from "./Entrance";
 import { Home } from "./Home";
 import { NewSession } from "./NewSession";
 import { SessionView } from "./SessionView";
-import { Sidebar, orderedSessions } from "./Sidebar";
+import { Sidebar, listedSessions } from "./Sidebar";
 import { Shortcuts } from "./Shortcuts";
 import { Waiting } from "./Waiting";
 import { watchForNotifications } from "./notifications";
@@ -42,7 +42,7 @@ export function App(props: { host: HostConnection }): JSX.Element {
     else if (event.key === "?") setHelp(true);
     else if (event.key === "/") document.querySelector<HTMLInputElement>("#search")?.focus();
     else if (event.key === "i") document.querySelector<HTMLTextAreaElement>("#composer")?.focus();
-    else if (step) move(host, step);
+    else if (step) move(step);
     else return;
     event.preventDefault();
   };
@@ -93,11 +93,11 @@ function isSignedOut(host: HostConnection): boolean {
   return state.kind === "refused" && state.reason === "signed-out";
 }
 
-function move(host: HostConnection, step: number): void {
-  const sessions = orderedSessions(host.sessions(), "", false);
-  const index = sessions.findIndex((session) => session.resource === chosen());
+function move(step: number): void {
+  const sessions = listedSessions();
+  const index = sessions.indexOf(chosen() ?? "");
   const next = sessions[index < 0 ? 0 : index + step];
-  if (next) go({ page: "session", session: next.resource });
+  if (next) go({ page: "session", session: next });
 }
 
 function ConnectionBar(props: { host: HostConnection }): JSX.Element {
@@ -119,7 +119,9 @@ function ConnectionBar(props: { host: HostConnection }): JSX.Element {
       <Show when={text()}>
         {(shown) => (
           <p>
-            <span class="spinner" aria-hidden="true" />
+            <Show when={props.host.connectivity().kind !== "refused"}>
+              <span class="spinner" aria-hidden="true" />
+            </Show>
             {shown()}
             <Show when={props.host.connectivity().kind === "offline"}>
               <button class="link" onClick={() => props.host.client.check()}>

@@ -1,8 +1,8 @@
 // The list of sessions: what waits first, then by directory, the latest first.
 
-import { For, Show, createMemo, createSignal, onCleanup } from "solid-js";
+import { For, Show, createEffect, createMemo, createSignal, onCleanup, untrack } from "solid-js";
 import type { JSX } from "solid-js";
-import type { SessionSummary } from "../ahp/types.gen";
+import type { SessionSummary, Uri } from "../ahp/types.gen";
 import type { HostConnection } from "../app/host";
 import { href, route } from "../app/route";
 import {
@@ -26,45 +26,57 @@ import { Rename } from "./Rename";
 interface Group {
   name: string;
   path: string;
-  sessions: SessionSummary[];
+  sessions: Uri[];
 }
+
+const WAITING = "Waiting for you";
 
 function matches(session: SessionSummary, query: string): boolean {
   const text = `${titleOf(session)} ${directoryOf(session)} ${session.provider}`.toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
-/** Returns the sessions to list, the latest first. */
-export function orderedSessions(all: readonly SessionSummary[], query: string, archived: boolean): SessionSummary[] {
-  return all
+/** Returns the sessions to list: those that wait first, then by directory, the latest first. */
+export function grouped(all: readonly SessionSummary[], query: string, archived: boolean): Group[] {
+  const sessions = all
     .filter((session) => isArchived(session) === archived && matches(session, query))
     .sort((a, b) => (a.modifiedAt < b.modifiedAt ? 1 : -1));
+  const byName = new Map<string, Group>();
+  for (const session of [...sessions.filter(isWaiting), ...sessions.filter((other) => !isWaiting(other))]) {
+    const path = isWaiting(session) ? "" : directoryOf(session);
+    const key = isWaiting(session) ? WAITING : `/${path}`;
+    const group = byName.get(key) ?? { name: isWaiting(session) ? WAITING : directoryName(path), path, sessions: [] };
+    group.sessions.push(session.resource);
+    byName.set(key, group);
+  }
+  return [...byName.values()];
 }
 
-function groups(sessions: SessionSummary[]): Group[] {
-  const byPath = new Map<string, Group>();
-  const waiting = sessions.filter(isWaiting);
-  for (const session of sessions.filter((other) => !isWaiting(other))) {
-    const path = directoryOf(session);
-    const group = byPath.get(path) ?? { name: directoryName(path), path, sessions: [] };
-    group.sessions.push(session);
-    byPath.set(path, group);
-  }
-  const first = waiting.length > 0 ? [{ name: "Waiting for you", path: "", sessions: waiting }] : [];
-  return [...first, ...byPath.values()];
-}
+const [listedSessions, setListedSessions] = createSignal<readonly Uri[]>([]);
+
+/** The sessions in the order of the list, for the keys that go from one to the next. */
+export { listedSessions };
 
 export function Sidebar(props: { host: HostConnection; waiting: number; unread: number }): JSX.Element {
   const [query, setQuery] = createSignal("");
   const [archived, setArchived] = createSignal(false);
   const [now, setNow] = createSignal(Date.now());
-  const [renaming, setRenaming] = createSignal<SessionSummary>();
+  const [renaming, setRenaming] = createSignal<Uri>();
   const timer = setInterval(() => setNow(Date.now()), 30_000);
   onCleanup(() => clearInterval(timer));
-  const sessions = createMemo(() => orderedSessions(props.host.sessions(), query(), archived()));
-  const listed = createMemo(() => groups(sessions()));
+  const summaries = createMemo(() => new Map(props.host.sessions().map((session) => [session.resource, session])));
+  const groups = createMemo(() => new Map(grouped(props.host.sessions(), query(), archived()).map((group) => [group.name + group.path, group])));
+  // Summaries change several times per second while agents work. Rows are kept by name, so that an open menu and the
+  // focus stay.
+  const names = createMemo(() => [...groups().keys()]);
+  createEffect(() => setListedSessions([...groups().values()].flatMap((group) => group.sessions)));
   const hasArchived = createMemo(() => props.host.sessions().some(isArchived));
   const canWrite = props.host.scope !== "view";
+  /** The title when the dialog opened; a title that the host changes meanwhile does not replace what the user types. */
+  const renamed = createMemo(() => {
+    const uri = renaming();
+    return uri === undefined ? undefined : untrack(() => summaries().get(uri)?.title);
+  });
 
   return (
     <nav class="sidebar" aria-label="Sessions">
@@ -110,22 +122,26 @@ export function Sidebar(props: { host: HostConnection; waiting: number; unread: 
       </div>
       <div class="sessions">
         <Show when={props.host.sessionsLoaded()} fallback={<p class="empty muted">Loading sessions…</p>}>
-          <For each={listed()} fallback={<Empty query={query()} archived={archived()} canWrite={canWrite} />}>
-            {(group) => (
-              <section aria-label={group.name}>
-                <h2 title={group.path} classList={{ attention: group.name === "Waiting for you" }}>
-                  {group.name}
+          <For each={names()} fallback={<Empty query={query()} archived={archived()} canWrite={canWrite} />}>
+            {(name) => (
+              <section aria-label={groups().get(name)?.name}>
+                <h2 title={groups().get(name)?.path} classList={{ attention: name === WAITING }}>
+                  {groups().get(name)?.name}
                 </h2>
                 <ul>
-                  <For each={group.sessions}>
-                    {(session) => (
-                      <Item
-                        host={props.host}
-                        session={session}
-                        now={now()}
-                        canWrite={canWrite}
-                        rename={() => setRenaming(session)}
-                      />
+                  <For each={groups().get(name)?.sessions}>
+                    {(uri) => (
+                      <Show when={summaries().get(uri)}>
+                        {(session) => (
+                          <Item
+                            host={props.host}
+                            session={session()}
+                            now={now()}
+                            canWrite={canWrite}
+                            rename={() => setRenaming(uri)}
+                          />
+                        )}
+                      </Show>
                     )}
                   </For>
                 </ul>
@@ -143,9 +159,9 @@ export function Sidebar(props: { host: HostConnection; waiting: number; unread: 
         </footer>
       </Show>
       <Rename
-        title={renaming()?.title}
+        title={renamed()}
         close={() => setRenaming(undefined)}
-        save={(title) => renameSession(props.host, renaming()?.resource ?? "", title)}
+        save={(title) => renameSession(props.host, renaming() ?? "", title)}
       />
     </nav>
   );

@@ -1,6 +1,6 @@
 // The change of one file: added and removed lines with a little context.
 
-import { For, Show, createResource } from "solid-js";
+import { For, Show, createResource, createSignal } from "solid-js";
 import type { JSX } from "solid-js";
 import type { FileEdit } from "../ahp/types.gen";
 import { baseName, pathOf } from "../app/words";
@@ -27,20 +27,23 @@ function directoryOf(path: string): string {
 }
 
 export function Diff(props: { context: ChatContext; edit: FileEdit; open?: boolean }): JSX.Element {
-  const [lines] = createResource(async () => {
-    const side = (which: "before" | "after") => {
-      const content = props.edit[which]?.content;
-      return content ? readResource(props.context, content.uri) : Promise.resolve("");
-    };
-    const [before, after] = await Promise.all([side("before"), side("after")]);
-    return diffLines(before, after);
-  });
+  const [open, setOpen] = createSignal(props.open === true);
+  const uri = (which: "before" | "after") => props.edit[which]?.content?.uri ?? "";
+  // A chat may show hundreds of edits: the contents are read when the user looks at one.
+  const [lines] = createResource(
+    () => (open() || !props.edit.diff ? `${uri("before")} ${uri("after")}` : undefined),
+    async (sides) => {
+      const read = (side: string | undefined) => (side ? readResource(props.context, side) : Promise.resolve(""));
+      const [before, after] = await Promise.all(sides.split(" ").map(read));
+      return diffLines(before ?? "", after ?? "");
+    },
+  );
   const count = (kind: "added" | "removed") => {
     const stated = props.edit.diff?.[kind];
     return stated ?? (lines.error ? 0 : (lines() ?? []).filter((line) => line.kind === kind).length);
   };
   return (
-    <details class="diff" open={props.open}>
+    <details class="diff" open={props.open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <Icon name="file" />
         <span class="file-name" title={fileName(props.edit)}>

@@ -25,12 +25,17 @@ export function watchForNotifications(host: HostConnection): void {
 
 function show(session: string, title: string, what: string): void {
   if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
-  const notification = new Notification(title, { body: `This session ${what}.`, tag: session, icon: "/icon.svg" });
-  notification.onclick = () => {
-    window.focus();
-    go({ page: "session", session });
-    notification.close();
-  };
+  // Chrome on Android has the constructor and throws when it is called.
+  try {
+    const notification = new Notification(title, { body: `This session ${what}.`, tag: session, icon: "/icon.svg" });
+    notification.onclick = () => {
+      window.focus();
+      go({ page: "session", session });
+      notification.close();
+    };
+  } catch {
+    // The badge in the title says the same.
+  }
 }
 
 export function canAskForNotifications(): boolean {

@@ -49,11 +49,12 @@ async function compare() {
   }
   return undefined;
 
-  /** Removes the members that no action carries: a chat's title, a session's activity. */
+  /** Removes the members that no action of the channel carries: a chat's title and changes, a session's activity. */
   function normal(state) {
     const copy = JSON.parse(JSON.stringify(state ?? {}));
     if (copy.turns) {
       delete copy.title;
+      delete copy.changes;
       delete copy.turnsNextCursor;
     }
     if (copy.lifecycle && copy.chats) {

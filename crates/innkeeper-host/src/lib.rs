@@ -56,9 +56,11 @@
 //! | [`mcp`] | MCP servers: running them, and their tools, prompts and resources for agents |
 //! | [`repositories`] | The Git repositories that sessions work in |
 //! | [`changes`] | The files that sessions and their turns changed |
+//! | [`terminals`] | Pseudo-terminals: the trait that runs shells and the commands of agents |
 //! | [`telemetry`] | Log records for clients |
 //! | [`reverse_requests`] | Requests of the host to clients |
 //! | [`transport`], [`connection`], [`outbox`] | Transports of your own |
+//! | [`dialect`] | The edge of a connection that speaks an older version of the protocol |
 //! | [`rpc`] | JSON-RPC framing and the table of all methods |
 //!
 //! # How it works

@@ -1,10 +1,15 @@
-//! Text that no file of the repository may hold: traces of one machine, registries, and unfinished work.
+//! Text that no file of the repository may hold: traces of one machine, registries, unfinished work, and retries of
+//! tests.
 
 use super::Finding;
 
 const PATH_RULE: &str = "machine-path";
 const REGISTRY_RULE: &str = "registry-host";
 const UNFINISHED_RULE: &str = "unfinished";
+const RETRY_RULE: &str = "retries";
+
+/// The configuration of test runs.
+const TEST_RUNS: &str = ".config/nextest.toml";
 
 // The patterns are put together from halves, so that this file does not break its own rules.
 
@@ -85,6 +90,13 @@ impl Banned {
                     REGISTRY_RULE,
                     format!("names the package registry {host}"),
                     "leave the choice of registry to cargo's configuration; link to docs.rs or the repository",
+                );
+            }
+            if path == TEST_RUNS && line.trim_start().starts_with("retries") {
+                report(
+                    RETRY_RULE,
+                    "retries hide flaky tests".to_owned(),
+                    "find the cause, or delete the test and say so",
                 );
             }
             if let Some(marker) = UNFINISHED.iter().find(|marker| has_marker(line, marker)) {
@@ -191,6 +203,15 @@ mod tests {
         ] {
             assert_eq!(rules(line), [UNFINISHED_RULE], "{line}");
         }
+    }
+
+    #[test]
+    fn retries_of_tests_fail() {
+        let banned = Banned::with_registries_of("");
+        let found = |path, text| banned.check(path, text).len();
+        assert_eq!(found(TEST_RUNS, "# There are no retries.\nretries = 2\n"), 1);
+        assert_eq!(found(TEST_RUNS, "fail-fast = false\n"), 0);
+        assert_eq!(found("docs/dev/testing.md", "retries = 2\n"), 0);
     }
 
     #[test]

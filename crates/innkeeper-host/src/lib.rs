@@ -1,4 +1,4 @@
-//! An embeddable host for the Agent Host Protocol (AHP) 1.0.
+//! An embeddable host for the Agent Host Protocol (AHP), in every published version.
 //!
 //! A complete host with an agent of its own, on a WebSocket:
 //!

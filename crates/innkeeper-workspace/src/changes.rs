@@ -38,6 +38,7 @@ use tokio::task::AbortHandle;
 
 use self::diff::LineCounts;
 use self::follow::WorkTreeWatch;
+use self::operations::StoredFiles;
 use self::points::{Point, Points};
 use self::root::Root;
 use self::snapshot::{Snapshot, SnapshotStore};
@@ -80,6 +81,8 @@ struct SessionRecords {
     points: Points,
     /// The objects that its views refer to, and the work trees that have them.
     published: HashMap<String, PathBuf>,
+    /// One operation at a time.
+    operating: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// One work tree, shared by all sessions in it.
@@ -263,6 +266,11 @@ impl Inner {
         state.store.take(&self.git, root).await
     }
 
+    /// The shared state of a work tree that was used before.
+    pub(crate) fn known_work_tree(&self, path: &Path) -> Option<Arc<WorkTree>> {
+        self.work_trees.lock().get(path).cloned()
+    }
+
     /// Looks at the checkpoints of a session.
     pub(crate) fn points<T>(&self, session: &str, look: impl FnOnce(&mut Points) -> T) -> T {
         let mut sessions = self.sessions.lock();
@@ -273,6 +281,7 @@ impl Inner {
         sessions.entry(session.to_owned()).or_insert_with(|| SessionRecords {
             points: Points::read(self.session_directory(session).join("points")),
             published: HashMap::new(),
+            operating: Arc::default(),
         })
     }
 
@@ -325,32 +334,45 @@ impl Inner {
                 .get(session)
                 .and_then(|records| records.published.get(name).cloned())
         };
-        let work_tree = known.and_then(|path| self.work_trees.lock().get(&path).cloned());
-        let Some(work_tree) = work_tree else {
+        let Some(work_tree) = known.and_then(|path| self.known_work_tree(&path)) else {
             return Ok(None);
         };
-        let objects = work_tree.state.lock().await.store.objects();
-        let call = |max_output| {
-            let mut call = crate::git::GitCall::new(&work_tree.root.path, &work_tree.root.settings);
-            call.max_output = max_output;
-            call.with("GIT_OBJECT_DIRECTORY", objects.clone())
+        let bytes = self.read_object(&work_tree, name, max_bytes).await?;
+        let content_type = match std::str::from_utf8(&bytes) {
+            Ok(_) => "text/plain",
+            Err(_) => "application/octet-stream",
         };
-        match self.git.run(call(max_bytes), &["cat-file", "blob", name]).await {
-            Ok(bytes) => {
-                let content_type = match std::str::from_utf8(&bytes) {
-                    Ok(_) => "text/plain",
-                    Err(_) => "application/octet-stream",
-                };
-                let content_type = Some(content_type.to_owned());
-                Ok(Some(Content { bytes, content_type }))
-            }
+        let content_type = Some(content_type.to_owned());
+        Ok(Some(Content { bytes, content_type }))
+    }
+
+    /// Reads an object of a snapshot or of the repository.
+    pub(crate) async fn read_object(
+        &self,
+        work_tree: &WorkTree,
+        name: &str,
+        max_bytes: usize,
+    ) -> Result<Vec<u8>, String> {
+        let objects = work_tree.state.lock().await.store.objects();
+        let mut call = crate::git::GitCall::new(&work_tree.root.path, &work_tree.root.settings);
+        call.max_output = max_bytes;
+        let call = call.with("GIT_OBJECT_DIRECTORY", objects);
+        match self.git.run(call, &["cat-file", "blob", name]).await {
+            Ok(bytes) => Ok(bytes),
             Err(GitError::TooMuch) => Err(format!("it has more than {max_bytes} bytes")),
             Err(error) => Err(format!("git cannot read the content: {error}")),
         }
     }
 
-    fn has_discarded(&self, session: &str) -> bool {
-        operations::discarded_file(&self.session_directory(session)).exists()
+    /// The files that operations of a session replaced.
+    pub(crate) fn stored_files(&self, session: &str) -> StoredFiles {
+        StoredFiles::new(&self.session_directory(session))
+    }
+
+    /// The lock that the operations of a session take.
+    pub(crate) fn operating(&self, session: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut sessions = self.sessions.lock();
+        Arc::clone(&self.records(&mut sessions, session).operating)
     }
 
     fn sweep(&self, sessions: impl FnOnce() -> Option<Vec<String>>) {

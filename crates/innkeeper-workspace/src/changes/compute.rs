@@ -58,8 +58,8 @@ impl Inner {
             ChangesetSource::Branch => self.is_committed(&compared).await?,
             _ => computed.files.is_empty(),
         };
-        let has_discarded = self.has_discarded(&view.session);
-        computed.operations = operations::offered(view, &compared, &computed, is_committed, has_discarded);
+        let stored = self.stored_files(&view.session);
+        computed.operations = operations::offered(view, &compared, &computed, is_committed, &stored);
         Ok(computed)
     }
 

@@ -1,13 +1,16 @@
 //! Operations on changesets: which are offered, and how they are carried out.
 //!
-//! `replace.rs` changes files all at once and can undo it, `revert.rs` computes what files become, and `commit.rs`
-//! changes the repository.
+//! `replace.rs` changes files all at once and can undo it, with the files of `stored.rs`; `file.rs` reads and writes one
+//! file. `revert.rs` computes what files become, and `commit.rs` changes the repository.
 
 mod commit;
+mod file;
 mod replace;
 mod revert;
+mod stored;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use innkeeper_host::changes::{
     ChangesetSource, ChangesetView, ComputedChangeset, OfferedOperation, OperationError, OperationOutcome,
@@ -15,8 +18,11 @@ use innkeeper_host::changes::{
 };
 
 use self::commit::InRepository;
-use super::Inner;
+pub(crate) use self::stored::{Direction, StoredFiles};
 use super::compute::{self, Compared};
+use super::root::Root;
+use super::{Inner, WorkTree, worktree};
+use crate::uri;
 
 const ALL: &[OperationScope] = &[
     OperationScope::Changeset,
@@ -25,13 +31,10 @@ const ALL: &[OperationScope] = &[
 ];
 const FILES: &[OperationScope] = &[OperationScope::Changeset, OperationScope::Resource];
 const WHOLE: &[OperationScope] = &[OperationScope::Changeset];
-/// The operation that undoes the last `discard` or `revert`.
+/// The operation that undoes the latest `discard` or `revert`, and the one that reverses that. They are not called
+/// "undo", which VS Code takes for a command of its own and shows with the keys of that.
 const UNDO: &str = "undo-discard";
-
-/// The file that says what the last discarded files were.
-pub(crate) fn discarded_file(session_directory: &Path) -> PathBuf {
-    session_directory.join("discarded").join("manifest")
-}
+const REDO: &str = "redo-discard";
 
 /// The operations that are possible on a view. Clients show the first one most prominently.
 pub(crate) fn offered(
@@ -39,12 +42,11 @@ pub(crate) fn offered(
     compared: &[Compared],
     computed: &ComputedChangeset,
     is_committed: bool,
-    has_discarded: bool,
+    stored: &StoredFiles,
 ) -> Vec<OfferedOperation> {
     let mut offered = Vec::new();
     let is_empty = computed.files.is_empty();
     let nothing = || is_empty.then(|| "nothing has changed".to_owned());
-    let has_git = !compared.is_empty();
     match view.source {
         ChangesetSource::Uncommitted => {
             offered.push(commit(is_committed));
@@ -92,9 +94,9 @@ pub(crate) fn offered(
         }),
         ChangesetSource::Turns { .. } => {}
     }
-    let is_linked = compared.iter().any(|pair| pair.root.is_linked());
+    let is_linked = compared.first().is_some_and(|pair| pair.root.is_linked());
     let is_whole = matches!(view.source, ChangesetSource::Session | ChangesetSource::Branch);
-    if has_git && is_linked && is_whole {
+    if is_linked && is_whole {
         offered.push(OfferedOperation {
             id: "apply",
             label: "Apply to main work tree".to_owned(),
@@ -106,15 +108,17 @@ pub(crate) fn offered(
             disabled: nothing(),
         });
     }
-    if has_git && is_linked && view.source == ChangesetSource::Session {
+    let is_own = compared.first().is_some_and(|pair| worktree::is_own(&pair.root));
+    if is_own && view.source == ChangesetSource::Session {
         offered.push(OfferedOperation {
             id: "remove-worktree",
             label: "Remove work tree".to_owned(),
             description: "Removes the work tree of this session; its branch stays".to_owned(),
             scopes: WHOLE,
             confirmation: Some(
-                "This removes the directory of the work tree. Commits stay on its branch. It is refused while there \
-                 are changes that are not committed."
+                "This removes the directory of the work tree, with the files in it that Git ignores, such as builds \
+                 and local settings: they cannot be brought back. Commits stay on its branch. It is refused while \
+                 there are changes that are not committed."
                     .to_owned(),
             ),
             icon: "trash",
@@ -127,18 +131,13 @@ pub(crate) fn offered(
             operation.description = format!("{}. {notice}; this is about all of them", operation.description);
         }
     }
-    if has_discarded {
-        offered.push(OfferedOperation {
-            // Not "undo", which VS Code takes for a command of its own and shows with the keys of that.
-            id: UNDO,
-            label: "Undo".to_owned(),
-            description: "Brings the files back that were discarded or reverted last".to_owned(),
-            scopes: WHOLE,
-            confirmation: None,
-            icon: "history",
-            group: "revert",
-            disabled: None,
-        });
+    if stored.has(Direction::Undo) {
+        let description = "Brings back the files of the latest discard or revert that is not undone";
+        offered.push(bring_back(UNDO, "Undo", description, "history"));
+    }
+    if stored.has(Direction::Redo) {
+        let description = "Sets the files of the latest undo back again";
+        offered.push(bring_back(REDO, "Redo", description, "redo"));
     }
     offered
 }
@@ -156,6 +155,19 @@ fn commit(is_committed: bool) -> OfferedOperation {
         icon: "git-commit",
         group: "git",
         disabled: is_committed.then(|| "nothing has changed since the last commit".to_owned()),
+    }
+}
+
+fn bring_back(id: &'static str, label: &str, description: &str, icon: &'static str) -> OfferedOperation {
+    OfferedOperation {
+        id,
+        label: label.to_owned(),
+        description: description.to_owned(),
+        scopes: WHOLE,
+        confirmation: None,
+        icon,
+        group: "revert",
+        disabled: None,
     }
 }
 
@@ -181,10 +193,10 @@ pub(crate) async fn invoke(
     view: ChangesetView,
     request: OperationRequest,
 ) -> Result<OperationOutcome, OperationError> {
-    let session_directory = inner.session_directory(&view.session);
-    if request.id == UNDO {
-        return replace::undo(&session_directory).await;
-    }
+    let session = inner.operating(&view.session);
+    // Operations of one session come one after the other, and so do those on one work tree.
+    let _guard = session.lock().await;
+    let stored = inner.stored_files(&view.session);
     let view = match request.id == "commit" {
         // A branch also has changes that are committed already.
         true => ChangesetView {
@@ -194,21 +206,29 @@ pub(crate) async fn invoke(
         false => view,
     };
     let directories = compute::directories(&view).map_err(OperationError::Conflict)?;
-    let compared = inner
-        .compared(&view, &directories)
-        .await
-        .map_err(OperationError::Conflict)?;
-    // Operations on one work tree come one after the other.
-    let work_trees: Vec<_> = compared.iter().map(|pair| inner.work_tree(&pair.root)).collect();
+    let work_trees = work_trees(inner, &directories).await?;
     let mut guards = Vec::new();
     for work_tree in &work_trees {
         guards.push(work_tree.operating.lock().await);
     }
+    match request.id.as_str() {
+        UNDO => return replace::bring_back(stored, Direction::Undo).await,
+        REDO => return replace::bring_back(stored, Direction::Redo).await,
+        _ => {}
+    }
+    let compared = inner
+        .compared(&view, &directories)
+        .await
+        .map_err(OperationError::Conflict)?;
     let files = revert::files(inner, &view, &compared, &directories, request.target.as_ref()).await?;
     match request.id.as_str() {
         "discard" | "revert" => {
-            let replacements = revert::replacements(inner, &view, files, request.target.as_ref()).await?;
-            replace::replace(&session_directory, replacements).await
+            let mut roots = directories;
+            roots.extend(view.directories.iter().filter_map(|directory| uri::to_path(directory)));
+            roots.extend(compared.iter().map(|pair| pair.root.path.clone()));
+            let replacements =
+                revert::replacements(inner, &view, &compared, files, &roots, request.target.as_ref()).await?;
+            replace::replace(stored, replacements).await
         }
         "stage" | "commit" | "create-branch" | "apply" | "remove-worktree" => {
             let work = InRepository {
@@ -216,6 +236,7 @@ pub(crate) async fn invoke(
                 view: &view,
                 compared: &compared,
                 files: &files,
+                directories: &directories,
             };
             work.carry_out(&request).await
         }
@@ -224,4 +245,13 @@ pub(crate) async fn invoke(
             problem: format!("there is no operation {other:?}"),
         }),
     }
+}
+
+/// The work trees of a view, in the order in which their locks are taken.
+async fn work_trees(inner: &Inner, directories: &[PathBuf]) -> Result<Vec<Arc<WorkTree>>, OperationError> {
+    let mut roots = Root::all(&inner.git, directories)
+        .await
+        .map_err(OperationError::Conflict)?;
+    roots.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    Ok(roots.into_iter().map(|root| inner.work_tree(&Arc::new(root))).collect())
 }

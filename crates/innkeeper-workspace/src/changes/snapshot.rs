@@ -5,7 +5,7 @@
 //! of files, so that only changed files are read again. All sessions in a work tree share both.
 //!
 //! Cost is bounded: a file that is too large, that cannot be read, or that exceeds the bytes of one snapshot is
-//! represented by a line about it.
+//! represented by a line about it. So is a pipe, socket or device in the place of a file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -105,19 +105,19 @@ impl SnapshotStore {
             new => new.map_err(problem)?,
         };
         let changed = changed.map_err(problem)?;
-        let mut paths = changed_paths(&changed);
+        let (mut paths, removed) = changed_paths(&changed);
         let is_file = |path: &&[u8]| !path.is_empty() && !path.ends_with(b"/");
         paths.extend(new.split(|byte| *byte == 0).filter(is_file).map(<[u8]>::to_vec));
-        if paths.len() > MAX_FILES {
+        let count = paths.len() + removed.len();
+        if count > MAX_FILES {
             return Err(format!(
-                "{} files differ from what Git knows, and at most {MAX_FILES} are compared; add files that do not \
-                 matter to .gitignore",
-                paths.len()
+                "{count} files differ from what Git knows, and at most {MAX_FILES} are compared; add files that do \
+                 not matter to .gitignore"
             ));
         }
-        if !paths.is_empty() {
+        if count > 0 {
             self.tree = None;
-            self.update(git, root, paths).await?;
+            self.update(git, root, paths, removed).await?;
         }
         let tree = match self.tree.take() {
             Some(known) => known,
@@ -175,7 +175,13 @@ impl SnapshotStore {
     }
 
     /// Brings changed files into the index.
-    async fn update(&mut self, git: &Git, root: &Root, paths: Vec<Vec<u8>>) -> Result<(), String> {
+    async fn update(
+        &mut self,
+        git: &Git,
+        root: &Root,
+        paths: Vec<Vec<u8>>,
+        removed: Vec<Vec<u8>>,
+    ) -> Result<(), String> {
         let top = root.path.clone();
         let sorted = tokio::task::spawn_blocking(move || Sorted::new(&top, paths));
         let sorted = sorted.await.map_err(|_| "looking at changed files failed".to_owned())?;
@@ -185,16 +191,11 @@ impl SnapshotStore {
                 new_lines.push((path, about));
             }
         }
-        for path in &sorted.stored {
+        for path in sorted.stored.iter().chain(&removed) {
             self.omitted.remove(path);
         }
-        let mut input = sorted.stored.join(&0);
-        if !input.is_empty() {
-            input.push(0);
-            let arguments = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
-            let call = self.index_call(root).input(input);
-            git.run(call, &arguments).await.map_err(problem)?;
-        }
+        let updated = update_index(git, || self.index_call(root), &removed, &sorted.stored).await;
+        updated.map_err(problem)?;
         if !new_lines.is_empty() {
             self.store_lines(git, root, new_lines).await?;
         }
@@ -235,19 +236,43 @@ impl SnapshotStore {
     }
 }
 
+/// Brings files into an index. Those that are gone come first, because a directory, a file or a symlink may have taken
+/// the place of another: Git refuses to look for a file beyond a symlink.
+pub(crate) async fn update_index<'a>(
+    git: &Git,
+    call: impl Fn() -> GitCall<'a>,
+    removed: &[Vec<u8>],
+    stored: &[Vec<u8>],
+) -> Result<(), GitError> {
+    let remove = ["update-index", "-z", "--force-remove", "--stdin"].as_slice();
+    let store = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"].as_slice();
+    for (arguments, paths) in [(remove, removed), (store, stored)] {
+        if paths.is_empty() {
+            continue;
+        }
+        let mut input = paths.join(&0);
+        input.push(0);
+        git.run(call().input(input), arguments).await?;
+    }
+    Ok(())
+}
+
 fn problem(error: GitError) -> String {
     format!("git cannot read the files: {error}")
 }
 
-/// The paths of `git diff-files -z --raw`.
-fn changed_paths(answer: &[u8]) -> Vec<Vec<u8>> {
+/// The paths of `git diff-files -z --raw`: those of files, and those where no file is any more.
+fn changed_paths(answer: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let mut fields = answer.split(|byte| *byte == 0);
-    let mut paths: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
-    while let (Some(_), Some(path)) = (fields.next(), fields.next()) {
+    let mut paths: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+    while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
         // A conflict has several entries.
-        paths.insert(path.to_vec(), ());
+        let is_removed = paths.entry(path.to_vec()).or_insert(true);
+        *is_removed &= about.ends_with(b" D");
     }
-    paths.into_keys().collect()
+    let (removed, changed): (Vec<_>, Vec<_>) = paths.into_iter().partition(|(_, is_removed)| *is_removed);
+    let paths = |entries: Vec<(Vec<u8>, bool)>| entries.into_iter().map(|(path, _)| path).collect();
+    (paths(changed), paths(removed))
 }
 
 /// Changed files, by what is done about them.
@@ -267,7 +292,7 @@ impl Sorted {
             let full = top.join(OsStr::from_bytes(&path));
             let about = fs::symlink_metadata(&full);
             match about {
-                Ok(about) if about.is_file() && !is_readable(&full, &about, &mut room) => {
+                Ok(about) if !is_storable(&full, &about, &mut room) => {
                     let modified = about
                         .mtime()
                         .saturating_mul(1_000_000_000)
@@ -282,7 +307,11 @@ impl Sorted {
     }
 }
 
-fn is_readable(path: &Path, about: &Metadata, room: &mut u64) -> bool {
+fn is_storable(path: &Path, about: &Metadata, room: &mut u64) -> bool {
+    if !about.is_file() {
+        // Git stores no pipes, sockets and devices.
+        return about.is_symlink() || about.is_dir();
+    }
     if about.len() > MAX_FILE_BYTES || about.len() > *room || File::open(path).is_err() {
         return false;
     }

@@ -1,5 +1,7 @@
 //! Changes in real repositories: every view, every kind of file, and every operation.
 
+mod operations;
+
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -463,7 +465,7 @@ async fn a_large_file_costs_little_and_is_never_lost() {
         .invoke(Uncommitted, "commit", None)
         .await
         .expect("the rest is committed");
-    assert!(told.contains("1 file is too large"), "{told}");
+    assert!(told.contains("1 file cannot be stored"), "{told}");
     assert_eq!(repository.git(&["status", "--porcelain"]), "?? large");
 }
 

@@ -1,4 +1,5 @@
-//! Work trees for sessions that are isolated from others.
+//! Work trees for sessions that are isolated from others. A file in Git's directory for the work tree says that the host
+//! made it.
 
 use std::path::Path;
 
@@ -6,6 +7,8 @@ use super::root::Root;
 use crate::git::{Git, GitCall};
 use crate::uri;
 
+/// The file that marks a work tree, with the URI of the session that it was made for.
+const MARK: &str = "innkeeper-session";
 /// Longest name of a branch that is made of a title.
 const MAX_NAME: usize = 48;
 
@@ -59,6 +62,7 @@ pub(crate) async fn isolate(git: &Git, session: &str, directory: &str) -> Result
             continue;
         }
         add(git, &root, &branch, &target).await?;
+        mark(git, &target, session).await;
         let directory = uri::from_path(&target.join(inside)).ok_or("the path of the work tree cannot be a URI")?;
         return Ok(directory);
     }
@@ -78,6 +82,23 @@ async fn add(git: &Git, root: &Root, branch: &str, target: &Path) -> Result<(), 
     let added = git.run(call, &arguments).await;
     added.map_err(|error| format!("git cannot make a work tree: {error}"))?;
     Ok(())
+}
+
+/// Notes that the host made a work tree. Without the note, the host does not offer to remove it.
+async fn mark(git: &Git, target: &Path, session: &str) {
+    let marked = match Root::find(git, target).await {
+        Ok(Some(root)) => std::fs::write(root.git_directory.join(MARK), session).map_err(|error| error.to_string()),
+        Ok(None) => Err("it is no work tree".to_owned()),
+        Err(problem) => Err(problem),
+    };
+    if let Err(problem) = marked {
+        tracing::warn!(problem, "a new work tree could not be marked as one of the host");
+    }
+}
+
+/// Whether the host made a work tree.
+pub(crate) fn is_own(root: &Root) -> bool {
+    root.is_linked() && root.git_directory.join(MARK).is_file()
 }
 
 /// The name of a branch for a session: its title, or the end of its URI.

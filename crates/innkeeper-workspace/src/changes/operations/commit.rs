@@ -3,19 +3,46 @@
 //! Each is a sequence of commands of Git that replace one file atomically, in an order in which every state in between
 //! is a valid one: a process that is killed in the middle of a commit leaves the changes staged, or the commit made.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use innkeeper_host::changes::{ChangesetView, OperationError, OperationOutcome, OperationRequest};
 use serde_json::Value;
 
-use super::revert::OperationFile;
+use super::revert::{OperationFile, Side};
 use crate::changes::compute::Compared;
 use crate::changes::root::Root;
+use crate::changes::snapshot::update_index;
 use crate::changes::{Inner, worktree};
 use crate::git::{GitCall, GitError};
 
 /// Maximum bytes of a commit message.
 const MAX_MESSAGE: usize = 64 << 10;
+/// Most files that are left out of a patch by their names.
+const MAX_OMITTED: usize = 200;
+
+/// The names of changed files in a work tree.
+struct ChangedNames {
+    /// Those where no file is any more, sorted.
+    gone: Vec<Vec<u8>>,
+    /// Those of files that can be stored, sorted.
+    present: Vec<Vec<u8>>,
+    /// The number of files that cannot be stored.
+    omitted: usize,
+}
+
+impl ChangedNames {
+    fn len(&self) -> usize {
+        self.gone.len() + self.present.len()
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        let is_in = |names: &[Vec<u8>]| names.binary_search_by(|known| known.as_slice().cmp(name)).is_ok();
+        is_in(&self.gone) || is_in(&self.present)
+    }
+}
 
 /// An operation in the repositories of a view.
 pub(super) struct InRepository<'a> {
@@ -23,6 +50,7 @@ pub(super) struct InRepository<'a> {
     pub(super) view: &'a ChangesetView,
     pub(super) compared: &'a [Compared],
     pub(super) files: &'a [OperationFile],
+    pub(super) directories: &'a [PathBuf],
 }
 
 impl InRepository<'_> {
@@ -43,24 +71,29 @@ impl InRepository<'_> {
         pair.ok_or_else(|| OperationError::Conflict("there is no repository".to_owned()))
     }
 
-    /// The names of the changed files in a work tree, but for those that are too large.
-    fn names(&self, pair: usize) -> (Vec<Vec<u8>>, usize) {
+    /// The names of the changed files in a work tree.
+    fn names(&self, pair: usize) -> ChangedNames {
         let files = self.files.iter().filter(|file| file.pair == Some(pair));
         let (omitted, files): (Vec<_>, Vec<_>) = files.partition(|file| file.is_omitted);
-        let sides = files.iter().flat_map(|file| [&file.before, &file.after]).flatten();
-        let mut names: Vec<Vec<u8>> = sides.map(|side| side.name.clone()).collect();
-        names.sort_unstable();
-        names.dedup();
-        (names, omitted.len())
+        let names = |side: fn(&OperationFile) -> Option<&Side>| -> BTreeSet<Vec<u8>> {
+            files.iter().filter_map(|file| Some(side(file)?.name.clone())).collect()
+        };
+        let present = names(|file| file.after.as_ref());
+        let former = names(|file| file.before.as_ref());
+        ChangedNames {
+            gone: former.difference(&present).cloned().collect(),
+            present: present.into_iter().collect(),
+            omitted: omitted.len(),
+        }
     }
 
     async fn stage(&self) -> Result<OperationOutcome, OperationError> {
         let mut staged = 0;
         let mut left_out = 0;
         for (index, pair) in self.compared.iter().enumerate() {
-            let (names, omitted) = self.names(index);
+            let names = self.names(index);
             staged += names.len();
-            left_out += omitted;
+            left_out += names.omitted;
             self.add(&pair.root, &names).await?;
         }
         Ok(OperationOutcome {
@@ -69,16 +102,10 @@ impl InRepository<'_> {
     }
 
     /// Brings files into the index of the repository.
-    async fn add(&self, root: &Root, names: &[Vec<u8>]) -> Result<(), OperationError> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let mut input = names.join(&0);
-        input.push(0);
-        let call = GitCall::new(&root.path, &root.settings).input(input);
-        let arguments = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
-        self.inner.git.run(call, &arguments).await.map_err(failed)?;
-        Ok(())
+    async fn add(&self, root: &Root, names: &ChangedNames) -> Result<(), OperationError> {
+        let call = || GitCall::new(&root.path, &root.settings);
+        let added = update_index(&self.inner.git, call, &names.gone, &names.present).await;
+        added.map_err(failed)
     }
 
     /// Commits everything in the view: the index first, then the commit from it, then the branch, which moves only if
@@ -110,8 +137,8 @@ impl InRepository<'_> {
             Some(message) => message.to_owned(),
             None => suggested_message(&self.view.title),
         };
-        let (names, left_out) = self.names(index);
-        if names.is_empty() {
+        let names = self.names(index);
+        if names.len() == 0 {
             let problem = "nothing has changed since the last commit".to_owned();
             return Err(OperationError::Conflict(problem));
         }
@@ -139,21 +166,21 @@ impl InRepository<'_> {
         Ok(OperationOutcome {
             message: format!(
                 "Committed {short}: {title}{}{}.",
-                left_out_note(left_out),
+                left_out_note(names.omitted),
                 elsewhere_note(elsewhere)
             ),
         })
     }
 
     /// A commit has what the view shows and nothing else: refuses while other files are staged.
-    async fn check_staged(&self, root: &Root, names: &[Vec<u8>]) -> Result<(), OperationError> {
+    async fn check_staged(&self, root: &Root, names: &ChangedNames) -> Result<(), OperationError> {
         let git = &self.inner.git;
         let head = root.head_tree(git).await.map_err(failed)?;
         let arguments = ["diff-index", "--cached", "--name-only", "-z", head.as_str()];
         let call = GitCall::new(&root.path, &root.settings);
         let staged = git.run(call, &arguments).await.map_err(failed)?;
         let mut staged = staged.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        match staged.find(|name| names.binary_search_by(|known| known.as_slice().cmp(name)).is_err()) {
+        match staged.find(|name| !names.contains(name)) {
             None => Ok(()),
             Some(other) => Err(OperationError::Conflict(format!(
                 "{} is staged and is not among these changes; commit or unstage it with git first",
@@ -206,26 +233,19 @@ impl InRepository<'_> {
 
     /// Makes the changes of a linked work tree in the main one, if they fit there as a whole.
     async fn apply(&self) -> Result<OperationOutcome, OperationError> {
-        let (_, pair) = self.main_pair()?;
+        let (index, pair) = self.main_pair()?;
         let (root, git) = (&pair.root, &self.inner.git);
         let main = main_work_tree(root)
             .ok_or_else(|| OperationError::Conflict("the repository has no main work tree".to_owned()))?;
-        let work_tree = self.inner.work_tree(root);
-        let patch = {
-            let state = work_tree.state.lock().await;
-            let arguments = [
-                "diff-tree",
-                "-r",
-                "-p",
-                "--binary",
-                "--full-index",
-                "--no-ext-diff",
-                "--no-textconv",
-            ];
-            let mut arguments = arguments.to_vec();
-            arguments.extend([pair.before.as_str(), pair.after.as_str()]);
-            git.run(state.store().call(root), &arguments).await.map_err(failed)?
-        };
+        let (mut files, mut left_out, mut elsewhere) = (0, 0, 0);
+        for file in self.files {
+            match file.pair == Some(index) {
+                true if file.is_omitted => left_out += 1,
+                true => files += 1,
+                false => elsewhere += 1,
+            }
+        }
+        let patch = self.patch(pair).await?;
         let call = |patch: Vec<u8>| GitCall::new(&main, &root.settings).input(patch);
         let conflict = |error: GitError| {
             OperationError::Conflict(format!(
@@ -238,18 +258,64 @@ impl InRepository<'_> {
         git.run(call(patch), &["apply", "--whitespace=nowarn"])
             .await
             .map_err(failed)?;
+        let counted = if files == 1 { "changed file" } else { "changed files" };
         Ok(OperationOutcome {
-            message: format!("Applied {} changed files to {}.", self.files.len(), main.display()),
+            message: format!(
+                "Applied {files} {counted} to {}{}{}.",
+                main.display(),
+                left_out_note(left_out),
+                elsewhere_note(elsewhere)
+            ),
         })
+    }
+
+    /// The changes of a work tree in the directories of the view as a patch, but for files that are not stored.
+    async fn patch(&self, pair: &Compared) -> Result<Vec<u8>, OperationError> {
+        let root = &pair.root;
+        if pair.omitted.len() > MAX_OMITTED {
+            let problem = format!(
+                "{} files are too large to be applied; add them to .gitignore",
+                pair.omitted.len()
+            );
+            return Err(OperationError::Conflict(problem));
+        }
+        let mut arguments: Vec<OsString> = ["diff-tree", "-r", "-p", "--binary", "--full-index", "--no-ext-diff"]
+            .into_iter()
+            .chain(["--no-textconv", pair.before.as_str(), pair.after.as_str(), "--"])
+            .map(OsString::from)
+            .collect();
+        let mut path_argument = |kind: &str, path: &OsStr| {
+            let mut argument = OsString::from(kind);
+            argument.push(path);
+            arguments.push(argument);
+        };
+        let is_whole = self
+            .directories
+            .iter()
+            .any(|directory| root.path.starts_with(directory));
+        let inside = self
+            .directories
+            .iter()
+            .filter_map(|it| it.strip_prefix(&root.path).ok());
+        for directory in inside.filter(|_| !is_whole) {
+            path_argument(":(top,literal)", directory.as_os_str());
+        }
+        for path in &pair.omitted {
+            path_argument(":(top,literal,exclude)", OsStr::from_bytes(path));
+        }
+        let work_tree = self.inner.work_tree(root);
+        let state = work_tree.state.lock().await;
+        let call = GitCall::new(&root.path, &root.settings).with("GIT_OBJECT_DIRECTORY", state.store().objects());
+        self.inner.git.run(call, &arguments).await.map_err(failed)
     }
 
     /// Removes the work tree of the session. Git refuses while there are changes in it.
     async fn remove_worktree(&self) -> Result<OperationOutcome, OperationError> {
         let (_, pair) = self.main_pair()?;
         let root = &pair.root;
-        let main = main_work_tree(root).filter(|_| root.is_linked()).ok_or_else(|| {
-            OperationError::Conflict("this is the main work tree of the repository; it stays".to_owned())
-        })?;
+        let main = main_work_tree(root)
+            .filter(|_| worktree::is_own(root))
+            .ok_or_else(|| OperationError::Conflict("the host did not make this work tree, so it stays".to_owned()))?;
         let path = root.path.display().to_string();
         let arguments = ["worktree", "remove", &path];
         let call = GitCall::new(&main, &root.settings);
@@ -286,8 +352,8 @@ fn suggested_message(title: &str) -> String {
 fn left_out_note(count: usize) -> String {
     match count {
         0 => String::new(),
-        1 => "; 1 file is too large and was left out".to_owned(),
-        count => format!("; {count} files are too large and were left out"),
+        1 => "; 1 file cannot be stored and was left out".to_owned(),
+        count => format!("; {count} files cannot be stored and were left out"),
     }
 }
 

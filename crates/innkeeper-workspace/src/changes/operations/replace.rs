@@ -3,305 +3,339 @@
 //! The files as they are now are stored first, durably. Then each file is written aside and renamed into place. If one
 //! of them fails, those before it are brought back.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
 
 use innkeeper_host::changes::{OperationError, OperationOutcome};
-use serde_json::{Value, json};
 
-use super::discarded_file;
-use crate::changes::snapshot::MAX_FILE_BYTES;
-use crate::uri;
-
-/// The content of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FileContent {
-    /// There is no file.
-    Absent,
-    /// A file with these bytes.
-    File { bytes: Vec<u8>, is_executable: bool },
-    /// A symlink to this target.
-    Symlink(Vec<u8>),
-}
-
-impl FileContent {
-    /// Reads a file as it is now.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let about = match fs::symlink_metadata(path) {
-            Err(error) if is_absent(&error) => return Ok(Self::Absent),
-            about => about?,
-        };
-        if about.is_symlink() {
-            return Ok(Self::Symlink(fs::read_link(path)?.into_os_string().into_vec()));
-        }
-        if !about.is_file() {
-            return Err(io::Error::other("it is not a file"));
-        }
-        if about.len() > MAX_FILE_BYTES {
-            return Err(io::Error::other(format!(
-                "it has {} bytes, which is too large to store a copy",
-                about.len()
-            )));
-        }
-        Ok(Self::File {
-            bytes: fs::read(path)?,
-            is_executable: about.permissions().mode() & 0o100 != 0,
-        })
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        if let (Some(parent), false) = (path.parent(), *self == Self::Absent) {
-            fs::create_dir_all(parent)?;
-        }
-        let aside = path.with_file_name(format!(
-            ".{}.innkeeper-new",
-            path.file_name().unwrap_or_default().to_string_lossy()
-        ));
-        match self {
-            Self::Absent => match fs::remove_file(path) {
-                Err(error) if !is_absent(&error) => Err(error),
-                _ => {
-                    // A directory that only had this file goes with it, as Git does it.
-                    let _ = path.parent().map(fs::remove_dir);
-                    Ok(())
-                }
-            },
-            Self::File { bytes, is_executable } => {
-                let _ = fs::remove_file(&aside);
-                // The mode of the file that is replaced stays, but for the bit that Git knows.
-                let known = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
-                let mode = known.map_or(0o644, |about| about.permissions().mode() & 0o777);
-                let mode = match is_executable {
-                    true => mode | ((mode & 0o444) >> 2),
-                    false => mode & !0o111,
-                };
-                let mut file = OpenOptions::new()
-                    .create_new(true)
-                    .write(true)
-                    .mode(0o600)
-                    .open(&aside)?;
-                file.write_all(bytes)?;
-                file.set_permissions(Permissions::from_mode(mode))?;
-                file.sync_data()?;
-                fs::rename(&aside, path)
-            }
-            Self::Symlink(target) => {
-                let _ = fs::remove_file(&aside);
-                symlink(std::ffi::OsStr::from_bytes(target), &aside)?;
-                fs::rename(&aside, path)
-            }
-        }
-    }
-}
-
-/// A path, or something above it, that does not exist.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
+use super::file::{FileContent, FilePath};
+use super::stored::{Direction, StoredFiles};
 
 /// A file and its next content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Replacement {
-    pub(super) path: PathBuf,
+    pub(super) file: FilePath,
     /// The content that the next one was computed from: if the file has another one by then, nothing is replaced.
     pub(super) expected: FileContent,
     pub(super) next: FileContent,
 }
 
+impl Replacement {
+    fn is_removal(&self) -> bool {
+        self.next == FileContent::Absent
+    }
+}
+
 /// Replaces files.
 pub(super) async fn replace(
-    session_directory: &Path,
+    stored: StoredFiles,
     replacements: Vec<Replacement>,
 ) -> Result<OperationOutcome, OperationError> {
-    let directory = session_directory.to_owned();
-    let replacing = tokio::task::spawn_blocking(move || replace_now(&directory, &replacements));
+    let replacing = tokio::task::spawn_blocking(move || {
+        let count = replacements.len();
+        replace_now(&stored, replacements, Direction::Undo)?;
+        stored.clear(Direction::Redo);
+        let files = if count == 1 { "file was" } else { "files were" };
+        Ok(OperationOutcome {
+            message: format!("{count} {files} set back; “Undo” brings back what was there."),
+        })
+    });
     match replacing.await {
         Ok(outcome) => outcome,
         Err(_) => Err(OperationError::Failed("the files could not be replaced".to_owned())),
     }
 }
 
-fn replace_now(session_directory: &Path, replacements: &[Replacement]) -> Result<OperationOutcome, OperationError> {
+/// Replaces files, and stores what they were for an operation of this direction.
+fn replace_now(
+    stored: &StoredFiles,
+    mut replacements: Vec<Replacement>,
+    direction: Direction,
+) -> Result<(), OperationError> {
     if replacements.is_empty() {
         return Err(OperationError::Conflict("there is nothing to set back".to_owned()));
     }
+    // A directory is emptied before a file takes its place, and a file is removed before a directory does.
+    replacements.sort_by(|one, other| {
+        let removals = other.is_removal().cmp(&one.is_removal());
+        removals.then_with(|| other.file.path().cmp(one.file.path()))
+    });
+    let removals = replacements.iter().filter(|it| it.is_removal());
+    let removed: HashSet<&Path> = removals.map(|it| it.file.path()).collect();
     let mut former = Vec::new();
-    for replacement in replacements {
-        let path = &replacement.path;
-        let now = FileContent::read(path)
-            .map_err(|error| OperationError::Conflict(format!("{} cannot be set back: {error}", path.display())))?;
+    for replacement in &replacements {
+        let file = &replacement.file;
+        let refused = |problem: String| {
+            OperationError::Conflict(format!("{} cannot be set back: {problem}", file.path().display()))
+        };
+        let now = file.read().map_err(|error| refused(error.to_string()))?;
         if now != replacement.expected {
             return Err(OperationError::Conflict(format!(
                 "{} changed in the meantime; look at it and try again",
-                path.display()
+                file.path().display()
             )));
         }
-        former.push((path.as_path(), now));
+        let obstacle = match replacement.is_removal() {
+            true => None,
+            false => file.obstacle(&removed),
+        };
+        if let Some(obstacle) = obstacle {
+            return Err(refused(obstacle));
+        }
+        former.push((file, now));
     }
-    store(session_directory, &former).map_err(|error| {
+    let generation = stored.store(direction, &former).map_err(|error| {
         OperationError::Failed(format!(
             "the files could not be stored first, so nothing changed ({error})"
         ))
     })?;
     for (index, replacement) in replacements.iter().enumerate() {
-        if let Err(error) = replacement.next.write(&replacement.path) {
-            for (path, content) in former.iter().take(index + 1) {
-                let _ = content.write(path);
+        if let Err(error) = replacement.file.write(&replacement.next) {
+            for (file, content) in former.iter().take(index + 1).rev() {
+                let _ = file.write(content);
             }
+            let _ = fs::remove_dir_all(&generation);
             let problem = format!(
                 "{} cannot be written ({error}); nothing changed",
-                replacement.path.display()
+                replacement.file.path().display()
             );
             return Err(OperationError::Failed(problem));
         }
     }
-    let count = replacements.len();
-    let files = if count == 1 { "file was" } else { "files were" };
-    Ok(OperationOutcome {
-        message: format!("{count} {files} set back; “Undo” brings back what was there."),
-    })
+    Ok(())
 }
 
-/// Stores the present contents of files.
-fn store(session_directory: &Path, files: &[(&Path, FileContent)]) -> io::Result<()> {
-    let directory = session_directory.join("discarded.new");
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory)?;
-    let mut entries = Vec::new();
-    for (index, (path, content)) in files.iter().enumerate() {
-        let (kind, bytes) = match content {
-            FileContent::Absent => ("absent", None),
-            FileContent::File {
-                bytes,
-                is_executable: true,
-            } => ("executable", Some(bytes)),
-            FileContent::File { bytes, .. } => ("file", Some(bytes)),
-            FileContent::Symlink(target) => ("symlink", Some(target)),
-        };
-        if let Some(bytes) = bytes {
-            let mut file = File::create(directory.join(index.to_string()))?;
-            file.write_all(bytes)?;
-            file.sync_data()?;
-        }
-        entries.push(json!({ "path": uri::from_path(path), "kind": kind }));
-    }
-    let mut manifest = File::create(directory.join("manifest"))?;
-    manifest.write_all(Value::Array(entries).to_string().as_bytes())?;
-    manifest.sync_all()?;
-    // The files of the last operation stay until the new ones are complete.
-    let current = session_directory.join("discarded");
-    let _ = fs::remove_dir_all(session_directory.join("discarded.old"));
-    let _ = fs::rename(&current, session_directory.join("discarded.old"));
-    fs::rename(&directory, &current)?;
-    File::open(session_directory)?.sync_all()
-}
-
-/// Brings back the files of the last replacement.
-pub(super) async fn undo(session_directory: &Path) -> Result<OperationOutcome, OperationError> {
-    let directory = session_directory.to_owned();
-    let undoing = tokio::task::spawn_blocking(move || undo_now(&directory));
+/// Brings back the files of the latest replacement, or of the latest undo.
+pub(super) async fn bring_back(stored: StoredFiles, direction: Direction) -> Result<OperationOutcome, OperationError> {
+    let undoing = tokio::task::spawn_blocking(move || bring_back_now(&stored, direction));
     match undoing.await {
         Ok(outcome) => outcome,
         Err(_) => Err(OperationError::Failed("the files could not be brought back".to_owned())),
     }
 }
 
-fn undo_now(session_directory: &Path) -> Result<OperationOutcome, OperationError> {
-    let failed = |error: io::Error| OperationError::Failed(format!("the stored files cannot be read ({error})"));
-    let manifest = fs::read(discarded_file(session_directory))
-        .map_err(|_| OperationError::Conflict("there is nothing to bring back".to_owned()))?;
-    let manifest: Vec<Value> = serde_json::from_slice(&manifest)
-        .map_err(|_| OperationError::Failed("the list of stored files is damaged".to_owned()))?;
-    let mut files = Vec::new();
-    for (index, entry) in manifest.iter().enumerate() {
-        let Some(path) = entry["path"].as_str().and_then(uri::to_path) else {
-            continue;
-        };
-        let bytes = || fs::read(session_directory.join("discarded").join(index.to_string())).map_err(failed);
-        let content = match entry["kind"].as_str() {
-            Some("absent") => FileContent::Absent,
-            Some("symlink") => FileContent::Symlink(bytes()?),
-            kind => FileContent::File {
-                bytes: bytes()?,
-                is_executable: kind == Some("executable"),
-            },
-        };
-        let expected = FileContent::read(&path)
-            .map_err(|error| OperationError::Conflict(format!("{} cannot be replaced: {error}", path.display())))?;
-        files.push(Replacement {
-            path,
-            expected,
-            next: content,
-        });
+fn bring_back_now(stored: &StoredFiles, direction: Direction) -> Result<OperationOutcome, OperationError> {
+    let mut generation = stored.latest(direction)?;
+    let mut replacements = Vec::new();
+    for (file, next) in std::mem::take(&mut generation.files) {
+        let expected = file.read().map_err(|error| {
+            OperationError::Conflict(format!("{} cannot be replaced: {error}", file.path().display()))
+        })?;
+        replacements.push(Replacement { file, expected, next });
     }
-    // The present files are stored in turn, so that an undo can be undone.
-    let mut outcome = replace_now(session_directory, &files)?;
-    outcome.message = format!("{} files were brought back; “Undo” reverses that.", files.len());
-    Ok(outcome)
+    replacements.retain(|replacement| replacement.expected != replacement.next);
+    let count = replacements.len();
+    if count > 0 {
+        // The present files are stored in turn, so that this can be reversed.
+        replace_now(stored, replacements, direction.other())?;
+    }
+    generation.remove();
+    let files = if count == 1 { "file was" } else { "files were" };
+    let reverse = match direction {
+        Direction::Undo => "Redo",
+        Direction::Redo => "Undo",
+    };
+    Ok(OperationOutcome {
+        message: format!("{count} {files} brought back; “{reverse}” reverses that."),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
     use super::*;
 
-    fn file(text: &str) -> FileContent {
+    fn content(text: &str) -> FileContent {
         FileContent::File {
             bytes: text.as_bytes().to_vec(),
             is_executable: false,
         }
     }
 
+    /// A directory with files, and the stored ones beside it.
+    struct TestFiles {
+        _directory: tempfile::TempDir,
+        work: PathBuf,
+        stored: StoredFiles,
+    }
+
+    impl TestFiles {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let directory = tempfile::tempdir().expect("a directory");
+            let work = directory.path().join("w");
+            fs::create_dir_all(&work).expect("a directory");
+            for (name, text) in files {
+                let path = work.join(name);
+                fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+                fs::write(path, text).expect("a file");
+            }
+            Self {
+                stored: StoredFiles::new(&directory.path().join("s")),
+                _directory: directory,
+                work,
+            }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.work.join(name)
+        }
+
+        fn read(&self, name: &str) -> Option<String> {
+            fs::read_to_string(self.path(name)).ok()
+        }
+
+        fn replacement(&self, name: &str, next: FileContent) -> Replacement {
+            let file = FilePath::new(self.path(name), [self.work.as_path()].into_iter());
+            let expected = file.read().expect("readable");
+            Replacement { file, expected, next }
+        }
+
+        fn replace(&self, replacements: &[Replacement]) -> Result<(), OperationError> {
+            replace_now(&self.stored, replacements.to_vec(), Direction::Undo)
+        }
+
+        fn undo(&self) {
+            bring_back_now(&self.stored, Direction::Undo).expect("undone");
+        }
+    }
+
     #[test]
     fn chg11_a_replacement_is_complete_or_absent_and_can_be_undone() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (session, work) = (directory.path().join("s"), directory.path().join("w"));
-        fs::create_dir_all(&work).expect("a directory");
-        fs::create_dir_all(&session).expect("a directory");
-        let path = |name: &str| work.join(name);
-        fs::write(path("a"), "one").expect("a file");
-        fs::write(path("b"), "two").expect("a file");
-        let replacement = |name: &str, expected: &FileContent, next: FileContent| Replacement {
-            path: path(name),
-            expected: expected.clone(),
-            next,
-        };
+        let files = TestFiles::new(&[("a", "one"), ("b", "two")]);
         // Something changed since: refused before anything is touched.
-        let stale = [replacement("a", &file("other"), FileContent::Absent)];
-        assert!(matches!(
-            replace_now(&session, &stale),
-            Err(OperationError::Conflict(_))
-        ));
-        assert!(!discarded_file(&session).exists());
-        // The second one cannot be written, because its parent is a file.
+        let mut stale = files.replacement("a", FileContent::Absent);
+        stale.expected = content("other");
+        assert!(matches!(files.replace(&[stale]), Err(OperationError::Conflict(_))));
+        assert!(!files.stored.has(Direction::Undo));
+        // One that cannot be written: its name is too long.
         let failing = [
-            replacement("a", &file("one"), file("ONE")),
-            replacement("b/c", &FileContent::Absent, file("x")),
+            files.replacement("z", content("x")),
+            files.replacement("a", FileContent::Absent),
+            files.replacement(&format!("b.d/{}", "x".repeat(300)), content("x")),
         ];
-        let error = replace_now(&session, &failing).expect_err("not possible");
+        let error = files.replace(&failing).expect_err("not possible");
         assert!(error.message().contains("nothing changed"), "{error:?}");
-        assert_eq!(fs::read_to_string(path("a")).expect("a file"), "one");
+        assert_eq!(files.read("a").as_deref(), Some("one"));
+        assert!(!files.path("z").exists() && !files.stored.has(Direction::Undo));
         // One that works: changed, removed, new.
         let working = [
-            replacement("a", &file("one"), file("ONE")),
-            replacement("b", &file("two"), FileContent::Absent),
-            replacement("d/e", &FileContent::Absent, FileContent::Symlink(b"../a".to_vec())),
+            files.replacement("a", content("ONE")),
+            files.replacement("b", FileContent::Absent),
+            files.replacement("d/e", FileContent::Symlink(b"../a".to_vec())),
         ];
-        replace_now(&session, &working).expect("it works");
+        files.replace(&working).expect("it works");
         let state = || {
-            (
-                fs::read_to_string(path("a")).ok(),
-                path("b").exists(),
-                fs::read_link(path("d/e")).ok(),
-            )
+            let link = fs::read_link(files.path("d/e")).ok();
+            (files.read("a"), files.path("b").exists(), link)
         };
         let after = (Some("ONE".to_owned()), false, Some(PathBuf::from("../a")));
         assert_eq!(state(), after);
-        undo_now(&session).expect("undone");
+        files.undo();
         assert_eq!(state(), (Some("one".to_owned()), true, None));
-        undo_now(&session).expect("undone again");
+        assert!(!files.path("d").exists());
+        bring_back_now(&files.stored, Direction::Redo).expect("redone");
         assert_eq!(state(), after);
+        files.undo();
+        assert_eq!(state(), (Some("one".to_owned()), true, None));
+    }
+
+    #[test]
+    fn chg11_replacements_are_undone_one_after_the_other() {
+        let files = TestFiles::new(&[("a", "0")]);
+        for number in 1..=15 {
+            let next = [files.replacement("a", content(&number.to_string()))];
+            files.replace(&next).expect("replaced");
+        }
+        for number in (5..15).rev() {
+            files.undo();
+            assert_eq!(files.read("a"), Some(number.to_string()));
+        }
+        let refused = bring_back_now(&files.stored, Direction::Undo).expect_err("the older ones are gone");
+        assert!(refused.message().contains("nothing to bring back"), "{refused:?}");
+        for number in 6..=15 {
+            bring_back_now(&files.stored, Direction::Redo).expect("redone");
+            assert_eq!(files.read("a"), Some(number.to_string()));
+        }
+    }
+
+    #[test]
+    fn chg11_files_and_directories_take_each_others_place() {
+        let files = TestFiles::new(&[("a/b/c", "c"), ("a/d", "d"), ("e", "e")]);
+        let swap = [
+            files.replacement("a", content("A")),
+            files.replacement("a/b/c", FileContent::Absent),
+            files.replacement("a/d", FileContent::Absent),
+            files.replacement("e", FileContent::Absent),
+            files.replacement("e/f/g", content("g")),
+        ];
+        fs::create_dir(files.path("a/empty")).expect("a directory");
+        files.replace(&swap).expect("swapped");
+        assert_eq!(
+            (files.read("a").as_deref(), files.read("e/f/g").as_deref()),
+            (Some("A"), Some("g"))
+        );
+        files.undo();
+        assert_eq!(
+            (files.read("a/b/c").as_deref(), files.read("e").as_deref()),
+            (Some("c"), Some("e"))
+        );
+        // A file that no replacement knows is not lost.
+        fs::write(files.path("a/other"), "x").expect("a file");
+        let refused = files.replace(&swap).expect_err("in the way");
+        assert!(
+            refused.message().contains("a directory now, with other in it"),
+            "{refused:?}"
+        );
+        let refused = files.replace(&[files.replacement("e/f/g", content("g"))]);
+        let refused = refused.expect_err("in the way");
+        assert!(refused.message().contains("e is a file now"), "{refused:?}");
+        assert_eq!(
+            (files.read("a/b/c").as_deref(), files.read("e").as_deref()),
+            (Some("c"), Some("e"))
+        );
+    }
+
+    #[test]
+    fn chg11_nothing_is_written_beyond_a_symlink() {
+        let files = TestFiles::new(&[("elsewhere/b", "other"), ("tree/a", "a")]);
+        let root = files.path("tree");
+        symlink(files.path("elsewhere"), root.join("sub")).expect("a symlink");
+        let at = |name: &str| FilePath::new(root.join(name), [root.as_path()].into_iter());
+        assert_eq!(at("sub/b").read().expect("readable"), FileContent::Absent);
+        let back = Replacement {
+            file: at("sub/b"),
+            expected: FileContent::Absent,
+            next: content("b"),
+        };
+        let refused = files.replace(std::slice::from_ref(&back)).expect_err("in the way");
+        assert!(refused.message().contains("sub is a symlink now"), "{refused:?}");
+        // A symlink that comes at the last moment.
+        at("sub/b").write(&content("b")).expect_err("not followed");
+        at("sub/b").write(&FileContent::Absent).expect("there is no such file");
+        assert_eq!(files.read("elsewhere/b").as_deref(), Some("other"));
+        let removed = Replacement {
+            file: at("sub"),
+            expected: at("sub").read().expect("readable"),
+            next: FileContent::Absent,
+        };
+        files.replace(&[back, removed]).expect("the symlink makes way");
+        assert_eq!(files.read("tree/sub/b").as_deref(), Some("b"));
+        files.undo();
+        assert_eq!(fs::read_link(root.join("sub")).ok(), Some(files.path("elsewhere")));
+        assert_eq!(files.read("elsewhere/b").as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn chg11_empty_directories_go_but_never_the_root() {
+        let files = TestFiles::new(&[("new/deep/x", "x")]);
+        files
+            .replace(&[files.replacement("new/deep/x", FileContent::Absent)])
+            .expect("removed");
+        assert!(files.work.exists() && !files.path("new").exists());
+        files.undo();
+        assert_eq!(files.read("new/deep/x").as_deref(), Some("x"));
     }
 }

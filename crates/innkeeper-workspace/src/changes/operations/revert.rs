@@ -6,12 +6,16 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 use innkeeper_host::changes::{ChangedSide, ChangesetView, OperationError, OperationTarget};
 use innkeeper_host::contents::content::ContentUri;
 
-use super::replace::{FileContent, Replacement};
+use super::file::{FileContent, FilePath};
+use super::replace::Replacement;
 use crate::changes::compute::{Compared, full_path};
 use crate::changes::diff::{Extent, TreeEntry};
 use crate::changes::{Inner, edits};
 use crate::git::GitCall;
 use crate::uri;
+
+/// Largest file of a repository that an operation reads.
+const MAX_OBJECT: usize = 1 << 30;
 
 /// A changed file of an operation.
 #[derive(Debug)]
@@ -114,18 +118,23 @@ pub(super) async fn files(
     Ok(files)
 }
 
-/// The replacements that undo changes.
+/// The replacements that undo changes, below some directories that stay.
 pub(super) async fn replacements(
     inner: &Inner,
     view: &ChangesetView,
+    compared: &[Compared],
     files: Vec<OperationFile>,
+    roots: &[PathBuf],
     target: Option<&OperationTarget>,
 ) -> Result<Vec<Replacement>, OperationError> {
+    let located = |path: PathBuf| FilePath::new(path, roots.iter().map(PathBuf::as_path));
     let mut replacements = Vec::new();
     for file in files {
         let shown = file.path().display().to_string();
         if file.is_omitted {
-            let problem = format!("{shown} is too large to store a copy of it; change or remove it yourself");
+            let problem = format!(
+                "{shown} is too large or cannot be read, so the host has no copy of it; change or remove it yourself"
+            );
             return Err(OperationError::Conflict(problem));
         }
         if [&file.before, &file.after]
@@ -136,12 +145,13 @@ pub(super) async fn replacements(
             let problem = format!("{shown} is a submodule; use git to move it to another commit");
             return Err(OperationError::Conflict(problem));
         }
-        let before = content_of(inner, view, &file, file.before.as_ref()).await?;
-        let after = content_of(inner, view, &file, file.after.as_ref()).await?;
+        let before = content_of(inner, view, compared, &file, file.before.as_ref()).await?;
+        let after = content_of(inner, view, compared, &file, file.after.as_ref()).await?;
         let failed = |error: std::io::Error| OperationError::Conflict(format!("{shown} cannot be read: {error}"));
         // Where the file is now: a renamed file is at its new path.
         let path = file.path().to_owned();
-        let now = FileContent::read(&path).map_err(failed)?;
+        let file_path = located(path.clone());
+        let now = file_path.read().map_err(failed)?;
         let next = match target.and_then(|target| Some((target, target.lines?))) {
             Some((target, lines)) => part_of(&before, &now, target.is_before, lines)
                 .ok_or_else(|| OperationError::Conflict(format!("no change of {shown} touches these lines")))?,
@@ -160,20 +170,20 @@ pub(super) async fn replacements(
         match former {
             // The old path gets the old content, and the new path is removed.
             Some(former) => {
-                let expected = FileContent::read(&former).map_err(failed)?;
+                let former = located(former);
                 replacements.push(Replacement {
-                    path: former,
-                    expected,
+                    expected: former.read().map_err(failed)?,
+                    file: former,
                     next,
                 });
                 replacements.push(Replacement {
-                    path,
+                    file: file_path,
                     expected: now,
                     next: FileContent::Absent,
                 });
             }
             None => replacements.push(Replacement {
-                path,
+                file: file_path,
                 expected: now,
                 next,
             }),
@@ -187,17 +197,20 @@ pub(super) async fn replacements(
 async fn content_of(
     inner: &Inner,
     view: &ChangesetView,
+    compared: &[Compared],
     file: &OperationFile,
     side: Option<&Side>,
 ) -> Result<FileContent, OperationError> {
     let Some(side) = side else {
         return Ok(FileContent::Absent);
     };
-    let bytes = match file.pair {
-        Some(_) => inner
-            .read(&view.session, &side.content, usize::MAX)
-            .await
-            .map(|found| found.map(|it| it.bytes)),
+    let pair = file.pair.and_then(|index| compared.get(index));
+    let bytes = match pair {
+        Some(pair) => {
+            let work_tree = inner.work_tree(&pair.root);
+            let read = inner.read_object(&work_tree, &side.content, MAX_OBJECT).await;
+            read.map(Some)
+        }
         None => match ContentUri::parse(&side.content) {
             Some(ContentUri::Inline(bytes)) => Ok(Some(bytes)),
             Some(ContentUri::Blob(name)) => {

@@ -94,6 +94,8 @@ pub(crate) struct WorkTree {
     /// One operation at a time.
     operating: tokio::sync::Mutex<()>,
     watch: Mutex<Weak<WorkTreeWatch>>,
+    /// The repositories in it that the last snapshot found.
+    nested: Mutex<Vec<PathBuf>>,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,10 @@ pub(crate) enum Tree {
 }
 
 impl WorkTree {
+    pub(crate) fn nested(&self) -> Vec<PathBuf> {
+        self.nested.lock().clone()
+    }
+
     /// The watch on its directories, which ends with its last user.
     pub(crate) fn watch(&self) -> Arc<WorkTreeWatch> {
         let mut watch = self.watch.lock();
@@ -251,6 +257,7 @@ impl Inner {
             }),
             operating: tokio::sync::Mutex::new(()),
             watch: Mutex::default(),
+            nested: Mutex::default(),
         });
         work_trees.insert(root.path.clone(), Arc::clone(&new));
         new
@@ -263,7 +270,9 @@ impl Inner {
         let Ok(_permit) = self.at_once.acquire().await else {
             return Err("the host is going down".to_owned());
         };
-        state.store.take(&self.git, root).await
+        let snapshot = state.store.take(&self.git, root).await?;
+        *work_tree.nested.lock() = snapshot.nested.clone();
+        Ok(snapshot)
     }
 
     /// The shared state of a work tree that was used before.
@@ -302,16 +311,22 @@ impl Inner {
             .iter()
             .filter_map(|directory| uri::to_path(directory));
         let paths: Vec<PathBuf> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
-        let roots = match Root::all(&self.git, &paths).await {
+        let mut roots = match Root::all(&self.git, &paths).await {
             Ok(roots) if !roots.is_empty() => roots,
             Ok(_) => return,
             Err(problem) => return tracing::debug!(problem, "the files of a turn are not recorded"),
         };
         let mut trees = HashMap::new();
-        for root in roots {
+        let mut next = 0;
+        // Snapshots find further repositories.
+        while let Some(root) = roots.get(next).cloned() {
+            next += 1;
             let root = Arc::new(root);
             match self.snapshot(&root).await {
-                Ok(snapshot) => drop(trees.insert(root.path.clone(), snapshot.tree)),
+                Ok(snapshot) => {
+                    self.add_nested(&mut roots, &paths, &snapshot.nested).await;
+                    trees.insert(root.path.clone(), snapshot.tree);
+                }
                 Err(problem) => tracing::warn!(problem, "the files of a turn are not recorded"),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use innkeeper_host::changes::{ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, FileNote};
@@ -11,6 +11,7 @@ use innkeeper_host::contents::content;
 use super::diff::{self, Extent, MAX_FILES, TreeChange, TreeEntry};
 use super::root::Root;
 use super::{Inner, Tree, edits, operations};
+use crate::git::GitError;
 use crate::uri;
 
 /// The mode of a symlink in a tree.
@@ -30,6 +31,9 @@ pub(crate) struct Compared {
     pub(crate) omitted: Vec<Vec<u8>>,
 }
 
+/// The tree before and the tree after.
+type Sides = (Option<String>, Option<Tree>);
+
 impl Inner {
     /// Computes a view, and remembers which contents clients may read.
     pub(crate) async fn compute(&self, view: &ChangesetView) -> Result<ComputedChangeset, String> {
@@ -44,10 +48,10 @@ impl Inner {
                 computed.files.extend(self.shown(view, pair, &directories, change));
             }
         }
-        let is_elsewhere = |path: &Path| !compared.iter().any(|pair| path.starts_with(&pair.root.path));
+        let unversioned = edits::unversioned(&self.git, view, &compared).await;
         computed
             .files
-            .extend(edits::changes(view, &*self.contents, is_elsewhere).await);
+            .extend(edits::changes(view, &*self.contents, &unversioned).await);
         if total > MAX_FILES {
             let notice = format!("{total} files differ; the first {MAX_FILES} are shown");
             tracing::info!(notice);
@@ -113,9 +117,13 @@ impl Inner {
         view: &ChangesetView,
         directories: &[PathBuf],
     ) -> Result<Vec<Compared>, String> {
-        let roots = Root::all(&self.git, directories).await?;
+        let mut roots = Root::all(&self.git, directories).await?;
+        self.add_nested(&mut roots, directories, &self.recorded(view)).await;
         let mut compared = Vec::new();
-        for root in roots {
+        let mut next = 0;
+        // Snapshots find further repositories.
+        while let Some(root) = roots.get(next).cloned() {
+            next += 1;
             let root = Arc::new(root);
             // A snapshot does not wait for the other side.
             let (sides, now) = match view.source {
@@ -125,22 +133,26 @@ impl Inner {
                 }
                 _ => (self.sides(view, &root).await, None),
             };
-            let (before, after) = sides?;
+            let Some((before, after)) = sides? else {
+                continue;
+            };
+            let failed = |error: GitError| error.to_string();
             let before = match before {
                 Some(before) => before,
-                // A repository that was made later began empty.
-                None => root.empty_tree(&self.git).await.map_err(|error| error.to_string())?,
+                None => root.first_tree(&self.git).await.map_err(failed)?,
             };
-            let is_live = after == Tree::Now;
+            let is_live = after == Some(Tree::Now);
             let (after, omitted) = match after {
-                Tree::Now => {
+                Some(Tree::Now) => {
                     let snapshot = match now {
                         Some(now) => now?,
                         None => self.snapshot(&root).await?,
                     };
+                    self.add_nested(&mut roots, directories, &snapshot.nested).await;
                     (snapshot.tree, snapshot.omitted)
                 }
-                Tree::Stored(tree) => (tree, Vec::new()),
+                Some(Tree::Stored(tree)) => (tree, Vec::new()),
+                None => (root.empty_tree(&self.git).await.map_err(failed)?, Vec::new()),
             };
             compared.push(Compared {
                 root,
@@ -153,41 +165,59 @@ impl Inner {
         Ok(compared)
     }
 
-    /// The trees that a view compares in one work tree; no first one if the work tree did not exist then.
-    async fn sides(&self, view: &ChangesetView, root: &Arc<Root>) -> Result<(Option<String>, Tree), String> {
-        let failed = |error: crate::git::GitError| format!("git cannot read the repository: {error}");
-        match &view.source {
-            ChangesetSource::Uncommitted => Ok((Some(root.head_tree(&self.git).await.map_err(failed)?), Tree::Now)),
-            ChangesetSource::Branch => match root.merge_base(&self.git).await {
-                Some((commit, _)) => {
-                    let tree = root.ask(&self.git, &["rev-parse", &format!("{commit}^{{tree}}")]).await;
-                    Ok((Some(tree.map_err(failed)?), Tree::Now))
-                }
-                // All other branches leave this one. So its changes are those that no commit has.
-                None => Ok((Some(root.head_tree(&self.git).await.map_err(failed)?), Tree::Now)),
-            },
+    /// Adds the repositories that are inside of others and in some directories.
+    pub(crate) async fn add_nested(&self, roots: &mut Vec<Root>, directories: &[PathBuf], nested: &[PathBuf]) {
+        let is_inside = |path: &&PathBuf| directories.iter().any(|directory| path.starts_with(directory));
+        let nested: Vec<PathBuf> = nested.iter().filter(is_inside).cloned().collect();
+        Root::add_nested(&self.git, roots, &nested).await;
+    }
+
+    /// The work trees of which a view compares recorded trees.
+    fn recorded(&self, view: &ChangesetView) -> Vec<PathBuf> {
+        self.points(&view.session, |points| {
+            let points = match &view.source {
+                ChangesetSource::Uncommitted | ChangesetSource::Branch => [None, None],
+                ChangesetSource::Session => [points.start(), None],
+                ChangesetSource::Turn { turn } => [points.before(turn), points.after(turn)],
+                ChangesetSource::Turns { original, modified } => [points.after(original), points.after(modified)],
+            };
+            let points = points.into_iter().flatten();
+            points.flat_map(|point| point.trees.keys().cloned()).collect()
+        })
+    }
+
+    /// The trees that a view compares in one work tree. There is no first or second one if the work tree did not exist
+    /// then, and neither if it existed at neither time.
+    async fn sides(&self, view: &ChangesetView, root: &Arc<Root>) -> Result<Option<Sides>, String> {
+        let failed = |error: GitError| format!("git cannot read the repository: {error}");
+        let now = Some(Tree::Now);
+        let sides = match &view.source {
+            ChangesetSource::Uncommitted => (Some(root.head_tree(&self.git).await.map_err(failed)?), now),
+            ChangesetSource::Branch => (Some(root.base_tree(&self.git).await.map_err(failed)?), now),
             ChangesetSource::Session => {
                 let start = self.points(&view.session, |points| {
                     points.start().map(|start| start.trees.get(&root.path).cloned())
                 });
                 match start {
-                    Some(tree) => Ok((tree, Tree::Now)),
+                    Some(tree) => (tree, now),
                     // No turn has run yet.
-                    None => Ok((Some(self.snapshot(root).await?.tree), Tree::Now)),
+                    None => (Some(self.snapshot(root).await?.tree), now),
                 }
             }
             ChangesetSource::Turn { turn } => {
                 let before = self.point_before(view, turn, root)?;
-                Ok((before, self.point_after(view, turn, root)?))
+                (before, self.point_after(view, turn, root)?)
             }
             ChangesetSource::Turns { original, modified } => {
                 let before = match self.point_after(view, original, root)? {
-                    Tree::Stored(tree) => Some(tree),
-                    Tree::Now => Some(self.snapshot(root).await?.tree),
+                    Some(Tree::Now) => Some(self.snapshot(root).await?.tree),
+                    Some(Tree::Stored(tree)) => Some(tree),
+                    None => None,
                 };
-                Ok((before, self.point_after(view, modified, root)?))
+                (before, self.point_after(view, modified, root)?)
             }
-        }
+        };
+        Ok(Some(sides).filter(|sides| *sides != (None, None)))
     }
 
     fn point_before(&self, view: &ChangesetView, turn: &str, root: &Root) -> Result<Option<String>, String> {
@@ -197,18 +227,15 @@ impl Inner {
         found.ok_or_else(|| not_recorded(turn))
     }
 
-    fn point_after(&self, view: &ChangesetView, turn: &str, root: &Root) -> Result<Tree, String> {
+    fn point_after(&self, view: &ChangesetView, turn: &str, root: &Root) -> Result<Option<Tree>, String> {
         self.points(&view.session, |points| {
             if !points.has_turn(turn) {
                 return Err(not_recorded(turn));
             }
-            let Some(point) = points.after(turn) else {
-                return Ok(Tree::Now);
-            };
-            match point.trees.get(&root.path) {
-                Some(tree) => Ok(Tree::Stored(tree.clone())),
-                None => Err("the repository was not there at that time".to_owned()),
-            }
+            Ok(match points.after(turn) {
+                Some(point) => point.trees.get(&root.path).cloned().map(Tree::Stored),
+                None => Some(Tree::Now),
+            })
         })
     }
 

@@ -1,14 +1,18 @@
-//! Changes outside of repositories: those that tools of the session recorded.
+//! Changes to files that Git does not know, because they are outside of repositories or ignored: those that tools of
+//! the session recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 use innkeeper_host::changes::{ChangedFile, ChangedSide, ChangesetSource, ChangesetView, FileNote, RecordedEdit};
 use innkeeper_host::contents::content::ContentUri;
 use innkeeper_host::contents::{Contents, content_name};
 
+use super::compute::Compared;
+use crate::git::{Git, GitCall};
 use crate::repository::parsed::is_text;
 use crate::uri;
 
@@ -33,15 +37,54 @@ enum After<'a> {
     Stored(Option<&'a str>),
 }
 
-/// Computes the changes of a view to files for which `is_elsewhere` says that no repository has them.
+/// The files of recorded edits that the compared trees do not have: those outside of the work trees, and ignored ones.
+pub(crate) async fn unversioned(git: &Git, view: &ChangesetView, compared: &[Compared]) -> HashSet<PathBuf> {
+    let mut unversioned = HashSet::new();
+    // The files of each work tree, by their names in it.
+    let mut inside: Vec<HashMap<Vec<u8>, PathBuf>> = vec![HashMap::new(); compared.len()];
+    for pair in pairs(&view.source, &view.edits) {
+        let Some(path) = uri::to_path(pair.file) else {
+            continue;
+        };
+        // Git names files without symlinks on the way to them.
+        let real = match (path.parent().map(fs::canonicalize), path.file_name()) {
+            (Some(Ok(parent)), Some(name)) => parent.join(name),
+            _ => path.clone(),
+        };
+        let around = compared.iter().enumerate();
+        let around = around.filter_map(|(index, pair)| Some((index, real.strip_prefix(&pair.root.path).ok()?)));
+        match around.min_by_key(|(_, name)| name.as_os_str().len()) {
+            Some((index, name)) => drop(inside[index].insert(name.as_os_str().as_bytes().to_vec(), path)),
+            None => drop(unversioned.insert(path)),
+        }
+    }
+    for (pair, mut files) in compared.iter().zip(inside) {
+        if files.is_empty() {
+            continue;
+        }
+        let mut input = files.keys().cloned().collect::<Vec<_>>().join(&0);
+        input.push(0);
+        let call = GitCall::new(&pair.root.path, &pair.root.settings).input(input);
+        // It fails if there is none.
+        let ignored = git
+            .run(call, &["check-ignore", "-z", "--stdin"])
+            .await
+            .unwrap_or_default();
+        let ignored = ignored.split(|byte| *byte == 0);
+        unversioned.extend(ignored.filter_map(|name| files.remove(name)));
+    }
+    unversioned
+}
+
+/// Computes the changes of a view to some files.
 pub(crate) async fn changes(
     view: &ChangesetView,
     contents: &dyn Contents,
-    is_elsewhere: impl Fn(&Path) -> bool,
+    unversioned: &HashSet<PathBuf>,
 ) -> Vec<ChangedFile> {
     let mut files = Vec::new();
     for pair in pairs(&view.source, &view.edits) {
-        let Some(path) = uri::to_path(pair.file).filter(|path| is_elsewhere(path)) else {
+        let Some(path) = uri::to_path(pair.file).filter(|path| unversioned.contains(path)) else {
             continue;
         };
         let before = match pair.before {

@@ -41,6 +41,7 @@ pub(crate) async fn follow(inner: Arc<Inner>, view: ChangesetView, again: Arc<No
         let watched = watches(&inner, &view).await;
         let mut generations: Vec<watch::Receiver<u64>> =
             watched.iter().map(|watch| watch.changed.subscribe()).collect();
+        let nested_before = nested(&inner, &watched);
         let begun = Instant::now();
         let computing = inner.compute(&view);
         tokio::pin!(computing);
@@ -59,7 +60,7 @@ pub(crate) async fn follow(inner: Arc<Inner>, view: ChangesetView, again: Arc<No
         if !sink.computed(outcome).await {
             return;
         }
-        let mut is_wider = false;
+        let mut is_wider = nested(&inner, &watched) != nested_before;
         for watch in &watched {
             is_wider |= watch.cover(&inner.git).await;
         }
@@ -92,11 +93,23 @@ async fn watches(inner: &Arc<Inner>, view: &ChangesetView) -> Vec<Arc<WorkTreeWa
     let Ok(directories) = compute::directories(view) else {
         return Vec::new();
     };
-    let roots = Root::all(&inner.git, &directories).await.unwrap_or_default();
-    roots
-        .into_iter()
-        .map(|root| inner.work_tree(&Arc::new(root)).watch())
-        .collect()
+    let mut roots = Root::all(&inner.git, &directories).await.unwrap_or_default();
+    let mut watches = Vec::new();
+    while let Some(root) = roots.get(watches.len()).cloned() {
+        let work_tree = inner.work_tree(&Arc::new(root));
+        let nested = work_tree.nested();
+        inner.add_nested(&mut roots, &directories, &nested).await;
+        watches.push(work_tree.watch());
+    }
+    watches
+}
+
+/// The repositories in watched work trees that the last snapshots found.
+fn nested(inner: &Inner, watched: &[Arc<WorkTreeWatch>]) -> Vec<PathBuf> {
+    let work_trees = watched
+        .iter()
+        .filter_map(|watch| inner.known_work_tree(&watch.root.path));
+    work_trees.flat_map(|work_tree| work_tree.nested()).collect()
 }
 
 /// Watches the directories of one work tree.

@@ -1,4 +1,4 @@
-//! The repositories around the directories of a session, submodules included.
+//! The repositories around the directories of a session, and those inside of these.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use crate::git::{Git, GitCall, GitError};
 use crate::repository::parsed::Config;
 
 /// Most repositories of one view: a directory with very many submodules is shown without the rest.
-const MAX_ROOTS: usize = 64;
+pub(crate) const MAX_ROOTS: usize = 64;
 
 /// A work tree of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +83,20 @@ impl Root {
         Ok(roots)
     }
 
+    /// Adds the repositories in some directories, and those of their submodules.
+    pub(crate) async fn add_nested(git: &Git, roots: &mut Vec<Self>, directories: &[PathBuf]) {
+        for directory in directories {
+            let is_known = roots.len() >= MAX_ROOTS || roots.iter().any(|root| root.path == *directory);
+            if !is_known
+                && let Ok(Some(root)) = Self::find(git, directory).await
+                // A directory whose repository is gone is one of the work tree around it.
+                && root.path == *directory
+            {
+                Self::add(git, roots, root).await;
+            }
+        }
+    }
+
     async fn add(git: &Git, roots: &mut Vec<Self>, root: Self) {
         let mut waiting = vec![root];
         while let Some(root) = waiting.pop() {
@@ -140,6 +154,24 @@ impl Root {
             // Before the first commit.
             Err(GitError::Failed(_)) => self.empty_tree(git).await,
             Err(error) => Err(error),
+        }
+    }
+
+    /// The id of the tree that a work tree had before the first of its changes was recorded: a work tree that was
+    /// added to a repository began as the commit at which its branch left its base, and a repository began empty.
+    pub(crate) async fn first_tree(&self, git: &Git) -> Result<String, GitError> {
+        match self.is_linked() {
+            true => self.base_tree(git).await,
+            false => self.empty_tree(git).await,
+        }
+    }
+
+    /// The id of the tree of the commit at which the current branch left its base; that of the last commit if all
+    /// other branches leave this one.
+    pub(crate) async fn base_tree(&self, git: &Git) -> Result<String, GitError> {
+        match self.merge_base(git).await {
+            Some((commit, _)) => self.ask(git, &["rev-parse", &format!("{commit}^{{tree}}")]).await,
+            None => self.head_tree(git).await,
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Snapshot {
     pub(crate) tree: String,
     /// The paths of the files that are represented by a line about them.
     pub(crate) omitted: Vec<Vec<u8>>,
+    /// The directories in it that are repositories of their own and no submodules: Git shows nothing of them.
+    pub(crate) nested: Vec<PathBuf>,
 }
 
 impl SnapshotStore {
@@ -106,8 +108,9 @@ impl SnapshotStore {
         };
         let changed = changed.map_err(problem)?;
         let (mut paths, removed) = changed_paths(&changed);
-        let is_file = |path: &&[u8]| !path.is_empty() && !path.ends_with(b"/");
-        paths.extend(new.split(|byte| *byte == 0).filter(is_file).map(<[u8]>::to_vec));
+        let new = new.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let (nested, new): (Vec<&[u8]>, Vec<&[u8]>) = new.partition(|path| path.ends_with(b"/"));
+        paths.extend(new.into_iter().map(<[u8]>::to_vec));
         let count = paths.len() + removed.len();
         if count > MAX_FILES {
             return Err(format!(
@@ -130,7 +133,10 @@ impl SnapshotStore {
         self.tree = Some(tree.clone());
         let mut omitted: Vec<Vec<u8>> = self.omitted.keys().cloned().collect();
         omitted.sort_unstable();
-        Ok(Snapshot { tree, omitted })
+        let nested = nested.into_iter().filter_map(|path| path.strip_suffix(b"/"));
+        let nested = nested.map(|path| root.path.join(OsStr::from_bytes(path)));
+        let nested = nested.filter(|path| path.join(".git").exists()).collect();
+        Ok(Snapshot { tree, omitted, nested })
     }
 
     /// Makes the object directory, and copies the index of the repository if it changed.

@@ -1,5 +1,6 @@
 //! Changes in real repositories: every view, every kind of file, and every operation.
 
+mod nested;
 mod operations;
 
 use std::fs;

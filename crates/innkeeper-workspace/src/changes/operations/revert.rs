@@ -84,8 +84,8 @@ pub(super) async fn files(
         };
         files.extend(found.filter(is_inside));
     }
-    let is_elsewhere = |path: &Path| !compared.iter().any(|pair| path.starts_with(&pair.root.path));
-    for edit in edits::changes(view, &*inner.contents, is_elsewhere).await {
+    let unversioned = edits::unversioned(&inner.git, view, compared).await;
+    for edit in edits::changes(view, &*inner.contents, &unversioned).await {
         let side = |side: &ChangedSide| {
             let path = uri::to_path(&side.uri)?;
             let content = side.content.clone();

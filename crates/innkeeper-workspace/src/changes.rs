@@ -3,8 +3,9 @@
 //! `root.rs` finds repositories, `snapshot.rs` turns the files on disk into a tree of Git, `diff.rs` compares trees,
 //! `points.rs` stores the trees around turns, and `edits.rs` has the files outside of repositories. `compute.rs` puts
 //! them together, `follow.rs` decides when, and `operations.rs` changes files. `worktree.rs` makes work trees for
-//! sessions.
+//! sessions, and `collect.rs` removes stored objects.
 
+mod collect;
 mod compute;
 mod diff;
 mod edits;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use innkeeper_host::changes::{
@@ -65,6 +67,8 @@ pub(crate) struct Inner {
     work_trees: Mutex<HashMap<PathBuf, Arc<WorkTree>>>,
     sessions: Mutex<HashMap<String, SessionRecords>>,
     at_once: Semaphore,
+    /// Read while stored objects are in use that nothing refers to yet.
+    in_use: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -80,9 +84,18 @@ impl std::fmt::Debug for Inner {
 struct SessionRecords {
     points: Points,
     /// The objects that its views refer to, and the work trees that have them.
-    published: HashMap<String, PathBuf>,
+    published: HashMap<String, PublishedObject>,
     /// One operation at a time.
     operating: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// An object that clients may read.
+#[derive(Debug)]
+struct PublishedObject {
+    /// The work tree that has it.
+    work_tree: PathBuf,
+    /// When a view last referred to it.
+    time: Instant,
 }
 
 /// One work tree, shared by all sessions in it.
@@ -154,6 +167,7 @@ impl LocalChanges {
                 work_trees: Mutex::default(),
                 sessions: Mutex::default(),
                 at_once: Semaphore::new(MAX_AT_ONCE),
+                in_use: Arc::default(),
             }),
         }
     }
@@ -175,7 +189,7 @@ impl LocalChanges {
     }
 
     /// Removes the records of sessions that are gone: a process that ends in the middle of a disposal leaves them
-    /// behind. `sessions` says which there are, and is asked after the records are listed; `None` means that they are
+    /// behind. Then removes the stored contents that no session refers to. `sessions` says which there are, and is asked after the records are listed; `None` means that they are
     /// not known.
     pub async fn sweep(&self, sessions: impl FnOnce() -> Option<Vec<String>> + Send + 'static) {
         let inner = Arc::clone(&self.inner);
@@ -183,6 +197,7 @@ impl LocalChanges {
         if sweeping.await.is_err() {
             tracing::warn!("the directory of snapshots could not be swept");
         }
+        self.inner.collect_all().await;
     }
 }
 
@@ -195,6 +210,7 @@ impl Changes for LocalChanges {
 
     async fn record(&self, moment: TurnMoment) {
         self.inner.record(moment).await;
+        collect_grown(&self.inner);
     }
 
     async fn invoke(&self, view: ChangesetView, request: OperationRequest) -> Result<OperationOutcome, OperationError> {
@@ -214,6 +230,7 @@ impl Changes for LocalChanges {
     }
 
     async fn forget(&self, session: &str) {
+        let work_trees = self.inner.points(session, |points| points.work_trees());
         self.inner.sessions.lock().remove(session);
         let directory = self.inner.session_directory(session);
         let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(directory)).await;
@@ -222,6 +239,22 @@ impl Changes for LocalChanges {
         {
             tracing::warn!(%error, "the records of a disposed session could not be removed");
         }
+        for work_tree in work_trees {
+            self.inner.collect(&work_tree).await;
+        }
+    }
+}
+
+/// Collects the objects of stores that have grown much. Nothing waits for it.
+pub(crate) fn collect_grown(inner: &Arc<Inner>) {
+    let grown = inner.grown();
+    if !grown.is_empty() {
+        let inner = Arc::clone(inner);
+        tokio::spawn(async move {
+            for work_tree in grown {
+                inner.collect(&work_tree).await;
+            }
+        });
     }
 }
 
@@ -241,14 +274,13 @@ impl Inner {
 
     /// The shared state of a work tree.
     pub(crate) fn work_tree(&self, root: &Arc<Root>) -> Arc<WorkTree> {
-        use std::os::unix::ffi::OsStrExt as _;
         let mut work_trees = self.work_trees.lock();
         if let Some(known) = work_trees.get(&root.path)
             && known.root.git_directory == root.git_directory
         {
             return Arc::clone(known);
         }
-        let key = key_of(root.path.as_os_str().as_bytes());
+        let key = collect::store_key(&root.path);
         let new = Arc::new(WorkTree {
             root: Arc::clone(root),
             state: tokio::sync::Mutex::new(WorkTreeState {
@@ -301,11 +333,16 @@ impl Inner {
         if records.published.len() >= MAX_PUBLISHED {
             records.published.clear();
         }
-        records.published.insert(object.to_owned(), root.path.clone());
+        let object_published = PublishedObject {
+            work_tree: root.path.clone(),
+            time: Instant::now(),
+        };
+        records.published.insert(object.to_owned(), object_published);
     }
 
     /// Records the files of a session around a turn.
     async fn record(&self, moment: TurnMoment) {
+        let _in_use = self.in_use.read().await;
         let paths = moment
             .directories
             .iter()
@@ -347,7 +384,7 @@ impl Inner {
             let sessions = self.sessions.lock();
             sessions
                 .get(session)
-                .and_then(|records| records.published.get(name).cloned())
+                .and_then(|records| Some(records.published.get(name)?.work_tree.clone()))
         };
         let Some(work_tree) = known.and_then(|path| self.known_work_tree(&path)) else {
             return Ok(None);

@@ -71,7 +71,9 @@ fn walk(
         Err(refusal) => return gathering.refuse(&refusal, &label(&step.path)),
     };
     for entry in entries {
-        let Some(name) = visible_name(&entry.name) else { continue };
+        let Some(name) = visible_name(&entry.name) else {
+            continue;
+        };
         let path = step.path.join(&entry.name);
         let is_file_name = is_wanted(&name);
         let may_be_too_deep = step.levels == 0 && step.is_cut_off;

@@ -37,6 +37,7 @@ type Sides = (Option<String>, Option<Tree>);
 impl Inner {
     /// Computes a view, and remembers which contents clients may read.
     pub(crate) async fn compute(&self, view: &ChangesetView) -> Result<ComputedChangeset, String> {
+        let _in_use = self.in_use.read().await;
         let directories = directories(view)?;
         let compared = self.compared(view, &directories).await?;
         let mut computed = ComputedChangeset::default();
@@ -83,6 +84,7 @@ impl Inner {
     /// Describes the changes that a commit would make: the lines of `git diff --numstat`, and as much of the patch as
     /// there is room for.
     pub(crate) async fn describe(&self, view: &ChangesetView, max_bytes: usize) -> Option<String> {
+        let _in_use = self.in_use.read().await;
         // A branch also has changes that are committed already.
         let view = ChangesetView {
             source: ChangesetSource::Uncommitted,

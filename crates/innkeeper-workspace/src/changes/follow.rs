@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::root::Root;
-use super::{Inner, compute};
+use super::{Inner, collect_grown, compute};
 use crate::git::Git;
 
 /// How long events are gathered.
@@ -60,6 +60,7 @@ pub(crate) async fn follow(inner: Arc<Inner>, view: ChangesetView, again: Arc<No
         if !sink.computed(outcome).await {
             return;
         }
+        collect_grown(&inner);
         let mut is_wider = nested(&inner, &watched) != nested_before;
         for watch in &watched {
             is_wider |= watch.cover(&inner.git).await;

@@ -193,6 +193,7 @@ pub(crate) async fn invoke(
     view: ChangesetView,
     request: OperationRequest,
 ) -> Result<OperationOutcome, OperationError> {
+    let _in_use = inner.in_use.read().await;
     let session = inner.operating(&view.session);
     // Operations of one session come one after the other, and so do those on one work tree.
     let _guard = session.lock().await;

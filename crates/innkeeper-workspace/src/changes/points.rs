@@ -3,7 +3,7 @@
 //! One file per session has a line for each checkpoint and work tree. It only grows at its end, so a process that is
 //! killed leaves at most half a line, which is ignored.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,19 @@ impl Points {
         file.sync_data()?;
         self.points.push(point);
         Ok(())
+    }
+
+    /// All work trees and trees that the checkpoints refer to.
+    pub(crate) fn into_trees(self) -> impl Iterator<Item = (PathBuf, String)> {
+        self.points.into_iter().flat_map(|point| point.trees)
+    }
+
+    /// The work trees that the checkpoints refer to.
+    pub(crate) fn work_trees(&self) -> BTreeSet<PathBuf> {
+        self.points
+            .iter()
+            .flat_map(|point| point.trees.keys().cloned())
+            .collect()
     }
 
     /// The files when the session began.

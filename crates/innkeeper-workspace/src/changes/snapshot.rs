@@ -7,7 +7,7 @@
 //! Cost is bounded: a file that is too large, that cannot be read, or that exceeds the bytes of one snapshot is
 //! represented by a line about it. So is a pipe, socket or device in the place of a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::collect::{Pause, remove_objects};
 use super::root::Root;
 use crate::git::{Git, GitCall, GitError};
 
@@ -22,6 +23,8 @@ use crate::git::{Git, GitCall, GitError};
 pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Maximum bytes of contents that one snapshot stores.
 const MAX_NEW_BYTES: u64 = 1 << 30;
+/// A store that has grown by more bytes is collected.
+const MAX_GROWTH: u64 = 512 << 20;
 /// Maximum files that one snapshot looks at.
 const MAX_FILES: usize = 100_000;
 /// Maximum bytes of a list of files that Git does not know.
@@ -37,6 +40,8 @@ pub(crate) struct SnapshotStore {
     tree: Option<String>,
     /// The ids of lines that represent files, by path: size and time of the file, and the id.
     omitted: HashMap<Vec<u8>, ((u64, i64), String)>,
+    /// The bytes that were stored since objects were collected.
+    grown: u64,
 }
 
 /// A work tree at some moment.
@@ -57,6 +62,7 @@ impl SnapshotStore {
             seeded_from: None,
             tree: None,
             omitted: HashMap::new(),
+            grown: 0,
         }
     }
 
@@ -191,6 +197,7 @@ impl SnapshotStore {
         let top = root.path.clone();
         let sorted = tokio::task::spawn_blocking(move || Sorted::new(&top, paths));
         let sorted = sorted.await.map_err(|_| "looking at changed files failed".to_owned())?;
+        self.grown = self.grown.saturating_add(sorted.bytes);
         let mut new_lines: Vec<(Vec<u8>, (u64, i64))> = Vec::new();
         for (path, about) in sorted.omitted {
             if self.omitted.get(&path).is_none_or(|(known, _)| *known != about) {
@@ -242,6 +249,59 @@ impl SnapshotStore {
     }
 }
 
+impl SnapshotStore {
+    /// Whether it is worth while to collect objects.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.grown > MAX_GROWTH
+    }
+
+    /// Removes all objects but those of some trees, some others, and those of the index. Returns how many were removed.
+    pub(crate) async fn collect(
+        &mut self,
+        git: &Git,
+        root: &Root,
+        mut trees: HashSet<String>,
+        mut objects: HashSet<String>,
+        pause: Pause,
+    ) -> Result<u64, String> {
+        self.grown = 0;
+        if self.seeded_from.is_some() {
+            let entries = git.run(self.index_call(root), &["ls-files", "-s", "-z"]).await;
+            let entries = entries.map_err(problem)?;
+            let id =
+                |entry: &[u8]| Some(String::from_utf8_lossy(entry.split(|byte| *byte == b' ').nth(1)?).into_owned());
+            objects.extend(entries.split(|byte| *byte == 0).filter_map(id));
+            trees.extend(self.tree.clone());
+        }
+        if !trees.is_empty() {
+            let mut input = trees.into_iter().collect::<Vec<_>>().join("\n").into_bytes();
+            input.push(b'\n');
+            let arguments = [
+                "rev-list",
+                "--objects",
+                "--no-object-names",
+                "--ignore-missing",
+                "--missing=allow-any",
+            ];
+            let arguments: Vec<&str> = arguments.into_iter().chain(["--stdin"]).collect();
+            let found = git
+                .run(self.call(root).input(input), &arguments)
+                .await
+                .map_err(problem)?;
+            objects.extend(String::from_utf8_lossy(&found).lines().map(str::to_owned));
+        }
+        let directory = self.objects();
+        let removing = tokio::task::spawn_blocking(move || {
+            // It ends with the removal, also if nothing waits for that any more.
+            let _pause = pause;
+            remove_objects(&directory, &objects)
+        });
+        removing
+            .await
+            .map_err(|_| "the directory of objects cannot be read".to_owned())
+    }
+}
+
 /// Brings files into an index. Those that are gone come first, because a directory, a file or a symlink may have taken
 /// the place of another: Git refuses to look for a file beyond a symlink.
 pub(crate) async fn update_index<'a>(
@@ -288,6 +348,8 @@ struct Sorted {
     stored: Vec<Vec<u8>>,
     /// Lines represent them; with size and time.
     omitted: Vec<(Vec<u8>, (u64, i64))>,
+    /// The size of the files that are stored.
+    bytes: u64,
 }
 
 impl Sorted {
@@ -309,6 +371,7 @@ impl Sorted {
                 _ => sorted.stored.push(path),
             }
         }
+        sorted.bytes = MAX_NEW_BYTES - room;
         sorted
     }
 }

@@ -2,6 +2,7 @@
 
 mod nested;
 mod operations;
+mod stores;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

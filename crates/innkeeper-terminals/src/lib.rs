@@ -2,14 +2,15 @@
 //!
 //! [`LocalTerminals`] implements the trait `Terminals` of `innkeeper-host`. Follow the data: `process.rs` starts a shell
 //! on a pseudo-terminal, `terminal.rs` reads its output, `output.rs` splits it into text and events, and `history.rs`
-//! bounds what late subscribers get, with `screen.rs`. `shell.rs` makes shells report their commands, and `records.rs`
-//! persists the last states.
+//! bounds what late subscribers get, with `screen.rs`. `input.rs` writes what users type, `shell.rs` makes shells report
+//! their commands, and `records.rs` persists the last states.
 
 #![warn(missing_docs)]
 
 #[doc(hidden)]
 pub mod fuzzing;
 mod history;
+mod input;
 mod output;
 mod process;
 mod records;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -11,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
+
+use crate::input::Control;
 
 /// A program to start.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(crate) struct Started {
     pub(crate) process: Process,
     pub(crate) output: Output,
     /// The input side of its terminal; `None` without one.
-    pub(crate) input: Option<OwnedWritePty>,
+    pub(crate) input: Option<(OwnedWritePty, Control)>,
 }
 
 /// The output of a program.
@@ -62,11 +65,12 @@ pub(crate) fn start(line: CommandLine, size: TerminalSize) -> io::Result<Started
         pty_process::Error::Io(error) => error,
         other => io::Error::other(other),
     })?;
+    let control = Control::new(pty.as_fd().try_clone_to_owned()?);
     let (output, input) = pty.into_split();
     Ok(Started {
         process: Process::of(child),
         output: Output::Pty(output),
-        input: Some(input),
+        input: Some((input, control)),
     })
 }
 

@@ -5,18 +5,15 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use innkeeper_host::terminals::{Terminal, TerminalEvent, TerminalSink, TerminalSize};
 use innkeeper_std::DRAIN_TIME;
-use pty_process::{OwnedWritePty, Size};
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::history::History;
+use crate::input::{Input, TypedBytes};
 use crate::output::OutputParser;
 use crate::process::{Output, Process, Started};
 
@@ -24,10 +21,11 @@ use crate::process::{Output, Process, Started};
 const MAX_WAITING: usize = 256 << 10;
 /// Bytes of output in one report.
 const MAX_REPORT: usize = 128 << 10;
-/// Requests that wait for a program that does not read its input.
+/// Bytes that are read after the end of a program. No terminal and no pipe holds more; a process that is left may print
+/// for ever.
+const MAX_REST: usize = 1 << 20;
+/// Requests that wait for the task.
 const MAX_REQUESTS: usize = 1024;
-/// Bytes of input that wait for a program that does not read.
-const MAX_TYPED: usize = 4 << 20;
 /// The time between hanging up and killing.
 const HANG_UP_TIME: Duration = Duration::from_millis(500);
 
@@ -59,25 +57,6 @@ pub(crate) struct Handle {
     typed: TypedBytes,
 }
 
-/// Counts the bytes of input that wait for the program.
-#[derive(Debug, Clone, Default)]
-struct TypedBytes(Arc<AtomicUsize>);
-
-impl TypedBytes {
-    /// Returns false if too much waits already.
-    fn add(&self, bytes: usize) -> bool {
-        let added = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
-            let sum = waiting.saturating_add(bytes);
-            (sum <= MAX_TYPED).then_some(sum)
-        });
-        added.is_ok()
-    }
-
-    fn remove(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
 impl Terminal for Handle {
     fn input(&self, data: String) -> bool {
         let bytes = data.len();
@@ -107,53 +86,30 @@ impl Terminal for Handle {
 /// Spawns the task of a terminal.
 pub(crate) fn spawn(started: Started, parser: OutputParser, history: History, sink: impl Report) -> Handle {
     let (requests, received) = mpsc::channel(MAX_REQUESTS);
-    let typed_bytes = TypedBytes::default();
+    let typed = TypedBytes::default();
+    let input = started.input.map(|(pty, control)| {
+        let (input, writing) = Input::new(pty, control, typed.clone());
+        tokio::spawn(writing);
+        input
+    });
     let task = Task {
-        typed_bytes: typed_bytes.clone(),
+        typed: typed.clone(),
         process: started.process,
+        input,
         output: started.output,
         parser,
         history,
         waiting: PendingEvents::default(),
     };
-    let (typed, input) = mpsc::channel(MAX_REQUESTS);
-    if let Some(pty) = started.input {
-        tokio::spawn(write_input(pty, input, typed_bytes.clone()));
-    }
-    tokio::spawn(task.run(received, typed, sink));
-    Handle {
-        requests,
-        typed: typed_bytes,
-    }
-}
-
-/// Something to do with the input side of a terminal.
-#[derive(Debug)]
-enum ToProgram {
-    Data(String),
-    Size(TerminalSize),
-}
-
-/// Writes input, apart from reading output: a program may wait for one of them.
-async fn write_input(mut input: OwnedWritePty, mut typed: mpsc::Receiver<ToProgram>, waiting: TypedBytes) {
-    while let Some(next) = typed.recv().await {
-        let outcome = match next {
-            ToProgram::Data(data) => {
-                let written = input.write_all(data.as_bytes()).await;
-                waiting.remove(data.len());
-                written
-            }
-            ToProgram::Size(size) => input.resize(Size::new(size.rows, size.cols)).map_err(io::Error::other),
-        };
-        if let Err(error) = outcome {
-            tracing::debug!(%error, "a terminal takes no input");
-        }
-    }
+    tokio::spawn(task.run(received, sink));
+    Handle { requests, typed }
 }
 
 struct Task {
-    typed_bytes: TypedBytes,
+    typed: TypedBytes,
     process: Process,
+    /// The input side; `None` without a terminal.
+    input: Option<Input>,
     output: Output,
     parser: OutputParser,
     history: History,
@@ -203,14 +159,41 @@ enum End {
     Running,
     /// It is told to end, and killed at this moment.
     HungUp(Instant),
-    /// Its leader has ended; output is awaited until this moment.
-    Ended(Option<i64>, Instant),
+    /// Its leader has ended.
+    Ended { exit_code: Option<i64>, rest: Rest },
+}
+
+/// The output of a program that has ended may still be under way.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// The time in which output is awaited. It passes only while the task reads: a slow report must not cost the rest.
+    time: Duration,
+    /// Bytes that may still be read.
+    bytes: usize,
+}
+
+impl Rest {
+    const ALL: Self = Self {
+        time: DRAIN_TIME,
+        bytes: MAX_REST,
+    };
+}
+
+/// The next thing to do.
+enum Next<R> {
+    /// Output to take, or none within the time of the rest.
+    Read(Option<io::Result<usize>>),
+    Reported(R, bool),
+    /// A request; none if the terminal is disposed of.
+    Requested(Option<Request>),
+    Ended(Option<i64>),
+    KillTime,
 }
 
 type Reporting<R> = Pin<Box<dyn Future<Output = (R, bool)> + Send>>;
 
 impl Task {
-    async fn run<R: Report>(mut self, mut requests: mpsc::Receiver<Request>, typed: mpsc::Sender<ToProgram>, sink: R) {
+    async fn run<R: Report>(mut self, mut requests: mpsc::Receiver<Request>, sink: R) {
         let mut events = Vec::new();
         self.parser.begin(&mut events);
         self.take_events(events);
@@ -229,56 +212,75 @@ impl Task {
                     (sink, is_wanted)
                 }));
             }
-            if let End::Ended(exit_code, _) = end
+            if let End::Ended { exit_code, .. } = end
                 && !is_open
             {
                 return self.finish(exit_code, idle, reporting).await;
             }
-            let (deadline, has_deadline) = match end {
-                End::Running => (Instant::now(), false),
-                End::HungUp(at) | End::Ended(_, at) => (at, true),
+            let kill_at = match end {
+                End::HungUp(at) => Some(at),
+                End::Running | End::Ended { .. } => None,
             };
-            tokio::select! {
-                read = self.output.read(&mut buffer), if is_open && self.waiting.bytes < MAX_WAITING => match read {
-                    Ok(0) | Err(_) => is_open = false,
-                    Ok(length) => self.take_output(buffer.get(..length).unwrap_or_default()).await,
-                },
+            let rest = match end {
+                End::Ended { rest, .. } => Some(rest),
+                End::Running | End::HungUp(_) => None,
+            };
+            let may_read = is_open && self.waiting.bytes < MAX_WAITING;
+            let asked_at = Instant::now();
+            let next = tokio::select! {
+                read = read(&mut self.output, &mut buffer, rest), if may_read => Next::Read(read),
                 (sink, is_wanted) = next_report(&mut reporting), if reporting.is_some() => {
+                    Next::Reported(sink, is_wanted)
+                }
+                request = requests.recv() => Next::Requested(request),
+                exit_code = self.process.wait(), if rest.is_none() => Next::Ended(exit_code),
+                () = sleep_until(kill_at.unwrap_or(asked_at)), if kill_at.is_some() => Next::KillTime,
+            };
+            if let End::Ended { rest, .. } = &mut end
+                && may_read
+            {
+                rest.time = rest.time.saturating_sub(asked_at.elapsed());
+            }
+            match next {
+                Next::Read(None | Some(Ok(0) | Err(_))) => is_open = false,
+                Next::Read(Some(Ok(length))) => {
+                    if let End::Ended { rest, .. } = &mut end {
+                        rest.bytes = rest.bytes.saturating_sub(length);
+                        is_open = rest.bytes > 0;
+                    }
+                    self.take_output(buffer.get(..length).unwrap_or_default()).await;
+                }
+                Next::Reported(sink, is_wanted) => {
                     reporting = None;
                     if !is_wanted {
                         return;
                     }
                     idle = Some(sink);
                 }
-                request = requests.recv() => match request {
-                    Some(Request::Kill) => {
-                        if let End::Running = end {
-                            self.process.hang_up();
-                            end = End::HungUp(Instant::now() + HANG_UP_TIME);
-                        }
-                    }
-                    Some(request) => self.perform(request, &typed),
-                    // The terminal is disposed of.
-                    None => {
+                Next::Requested(Some(Request::Kill)) => {
+                    if let End::Running = end {
                         self.process.hang_up();
-                        let _ = tokio::time::timeout(HANG_UP_TIME, self.process.wait()).await;
-                        return;
-                    }
-                },
-                exit_code = self.process.wait(), if !matches!(end, End::Ended(..)) => {
-                    // Jobs in the background lose their terminal with the shell.
-                    self.process.hang_up();
-                    end = End::Ended(exit_code, Instant::now() + DRAIN_TIME);
-                }
-                () = tokio::time::sleep_until(deadline), if has_deadline => match end {
-                    End::HungUp(_) => {
-                        self.process.kill();
                         end = End::HungUp(Instant::now() + HANG_UP_TIME);
                     }
-                    // Processes that are left hold the terminal open.
-                    End::Ended(..) => is_open = false,
-                    End::Running => {}
-                },
+                }
+                Next::Requested(Some(request)) => self.perform(request),
+                Next::Requested(None) => {
+                    self.process.hang_up();
+                    let _ = timeout(HANG_UP_TIME, self.process.wait()).await;
+                    return;
+                }
+                Next::Ended(exit_code) => {
+                    // Jobs in the background lose their terminal with the shell.
+                    self.process.hang_up();
+                    end = End::Ended {
+                        exit_code,
+                        rest: Rest::ALL,
+                    };
+                }
+                Next::KillTime => {
+                    self.process.kill();
+                    end = End::HungUp(Instant::now() + HANG_UP_TIME);
+                }
             }
         }
     }
@@ -308,21 +310,20 @@ impl Task {
         }
     }
 
-    fn perform(&mut self, request: Request, typed: &mpsc::Sender<ToProgram>) {
-        let to_program = match request {
-            Request::Input(data) => ToProgram::Data(data),
+    fn perform(&mut self, request: Request) {
+        match request {
+            Request::Input(text) => match &self.input {
+                Some(input) => input.write(text),
+                None => self.typed.remove(text.len()),
+            },
             Request::Resize(size) => {
                 self.history.resize(size);
-                ToProgram::Size(size)
+                if let Some(input) = &self.input {
+                    input.resize(size);
+                }
             }
-            Request::Clear => return self.history.clear(),
-            Request::Kill => return,
-        };
-        if let Err(unsent) = typed.try_send(to_program) {
-            if let ToProgram::Data(data) = unsent.into_inner() {
-                self.typed_bytes.remove(data.len());
-            }
-            tracing::debug!("a program does not read its input; some of it is dropped");
+            Request::Clear => self.history.clear(),
+            Request::Kill => {}
         }
     }
 
@@ -351,6 +352,16 @@ impl Task {
     }
 }
 
+/// Reads output. After the end of a program, returns none if there is no more within the time of the rest; output that
+/// is there is read even if no time is left.
+async fn read(output: &mut Output, buffer: &mut [u8], rest: Option<Rest>) -> Option<io::Result<usize>> {
+    let read = output.read(buffer);
+    match rest {
+        None => Some(read.await),
+        Some(rest) => timeout(rest.time, read).await.ok(),
+    }
+}
+
 async fn next_report<R>(reporting: &mut Option<Reporting<R>>) -> (R, bool) {
     match reporting {
         Some(reporting) => reporting.await,
@@ -359,74 +370,4 @@ async fn next_report<R>(reporting: &mut Option<Reporting<R>>) -> (R, bool) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-    use crate::process::{CommandLine, start};
-
-    /// Collects events.
-    struct Events(mpsc::UnboundedSender<TerminalEvent>);
-
-    impl Report for Events {
-        async fn report(&mut self, events: Vec<TerminalEvent>) -> bool {
-            events.into_iter().all(|event| self.0.send(event).is_ok())
-        }
-    }
-
-    fn open(script: &str) -> (Handle, mpsc::UnboundedReceiver<TerminalEvent>) {
-        let line = CommandLine {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), script.into()],
-            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            directory: PathBuf::from("/"),
-        };
-        let size = TerminalSize::default();
-        let started = start(line, size).expect("a pseudo-terminal");
-        let (events, received) = mpsc::unbounded_channel();
-        let history = History::new(size);
-        (spawn(started, OutputParser::new(""), history, Events(events)), received)
-    }
-
-    async fn until_shown(events: &mut mpsc::UnboundedReceiver<TerminalEvent>, expected: &str) {
-        let mut shown = String::new();
-        while !shown.contains(expected) {
-            match events.recv().await.expect("the program runs") {
-                TerminalEvent::Data(data) => shown.push_str(&data),
-                other => assert!(!matches!(other, TerminalEvent::Exited { .. }), "{shown}"),
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn input_for_a_program_that_does_not_read_is_bounded() {
-        let (terminal, mut events) = open("stty raw -echo; echo ready; read go < /dev/null; sleep 1000");
-        until_shown(&mut events, "ready").await;
-        let piece = "x".repeat(1 << 20);
-        let accepted = (0..64).filter(|_| terminal.input(piece.clone())).count();
-        assert!((1..=5).contains(&accepted), "{accepted} megabytes wait");
-        terminal.kill();
-        while let Some(event) = events.recv().await {
-            if let TerminalEvent::Exited { .. } = event {
-                return;
-            }
-        }
-        panic!("the end was not reported");
-    }
-
-    #[tokio::test]
-    async fn trm11_the_last_output_comes_before_the_end() {
-        let (_terminal, mut events) = open("seq 1 5000; printf last; exit 6");
-        let mut output = String::new();
-        let mut end = None;
-        while let Some(event) = events.recv().await {
-            match event {
-                TerminalEvent::Data(data) => output.push_str(&data),
-                TerminalEvent::Exited { exit_code } => end = Some(exit_code),
-                _ => {}
-            }
-        }
-        assert_eq!(end, Some(Some(6)));
-        assert!(output.ends_with("5000\r\nlast"), "{}", output.len());
-    }
-}
+mod tests;

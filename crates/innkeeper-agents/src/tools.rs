@@ -23,6 +23,7 @@ use crate::model::api::{Image, ToolSpec};
 mod blocking;
 mod change;
 mod command;
+mod comment;
 mod diff;
 mod edit;
 mod fetch;
@@ -197,7 +198,10 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
         }),
         Arc::new(list::ListDirectory { limits }),
         Arc::new(glob::Glob { limits }),
-        Arc::new(search::Search { limits, secrets }),
+        Arc::new(search::Search {
+            limits,
+            secrets: secrets.clone(),
+        }),
         Arc::new(change::ChangeTool {
             policy: changes.clone(),
             definition: write::WRITE_FILE,
@@ -207,6 +211,7 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
             definition: edit::EDIT_FILE,
         }),
         Arc::new(command::RunCommand::new(limits, settings.environment, settings.umask)),
+        Arc::new(comment::CommentOnFile { secrets }),
     ];
     if let Some(fetch) = settings.fetch {
         tools.push(Arc::new(fetch::FetchUrl {

@@ -3,6 +3,7 @@
 mod approvals;
 mod changing;
 mod commands;
+mod commenting;
 mod confinement;
 mod fetching;
 mod finding;

@@ -14,7 +14,7 @@ use innkeeper_core::agent::{Contributor, McpName, Permission, Spawn, ToolStart, 
 use super::runtime::mailbox::Mailbox;
 use super::{
     AgentError, Attachment, AuthRequirement, Background, Confirmation, Decision, Description, EventSink, Offer, Risk,
-    Secret, Subagent, SubagentSpec, ToolContent, ToolKind, ToolResult,
+    Secret, Subagent, SubagentSpec, TextSpan, ToolContent, ToolKind, ToolResult,
 };
 
 use crate::services::mcp::ServerTool;
@@ -397,6 +397,16 @@ impl ToolCall {
         command: impl Into<String>,
     ) -> Result<Background, AgentError> {
         self.call.events.background(label, command).await
+    }
+
+    /// Comments on a file of the session, as [`EventSink::annotate`] does.
+    pub async fn annotate(
+        &self,
+        file: impl Into<String>,
+        span: Option<TextSpan>,
+        text: impl Into<String>,
+    ) -> Result<(), AgentError> {
+        self.call.events.annotate(file, span, text).await
     }
 
     /// Starts a subagent in a chat of its own (CHT-12). Fails with the kind `subagentRefused` when

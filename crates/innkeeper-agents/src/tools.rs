@@ -191,6 +191,8 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
         secrets: secrets.clone(),
         umask: settings.umask,
     };
+    let commands = command::BackgroundCommands::default();
+    let run = command::RunCommand::new(limits, settings.environment, settings.umask, commands.clone());
     let mut tools: Vec<Arc<dyn HostTool>> = vec![
         Arc::new(read::ReadFile {
             limits,
@@ -210,7 +212,8 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
             policy: changes,
             definition: edit::EDIT_FILE,
         }),
-        Arc::new(command::RunCommand::new(limits, settings.environment, settings.umask)),
+        Arc::new(run),
+        Arc::new(command::CheckCommand { limits, commands }),
         Arc::new(comment::CommentOnFile { secrets }),
     ];
     if let Some(fetch) = settings.fetch {

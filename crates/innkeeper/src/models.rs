@@ -128,11 +128,11 @@ fn tool_settings(models: &Models, umask: Option<u32>) -> ToolSettings {
     let known = WELL_KNOWN.iter().map(|known| known.key_env.to_owned());
     ToolSettings {
         environment: EnvironmentRules {
+            pass: models.pass_env.clone(),
             hide: providers()
                 .filter_map(|provider| provider.key_env.clone())
                 .chain(known)
                 .collect(),
-            ..EnvironmentRules::default()
         },
         secret_files: providers().filter_map(|provider| provider.key_file.clone()).collect(),
         umask,

@@ -2,9 +2,10 @@
 //!
 //! A command can do whatever the host's user can; working directories do not confine it. So the user confirms it,
 //! unless an approval covers exactly this command, and sees where it runs. It runs in a terminal of the host, where
-//! users watch it, type into it and stop it; on a host without terminals it has pipes. Either way everything that it
-//! started is killed on timeout, when the turn is cancelled, when the future is dropped, and when the shell exits but
-//! leaves processes behind. Processes that start their own session (`setsid`) escape.
+//! users watch it, type into it and stop it; on a host without terminals it has pipes. A command that takes long goes on
+//! in the background of its chat; with pipes it is killed. Either way everything that it started is killed when the turn
+//! is cancelled, when the future is dropped, and when the shell exits but leaves processes behind. Processes that start
+//! their own session (`setsid`) escape.
 
 use std::ffi::OsString;
 use std::io;
@@ -31,8 +32,11 @@ use super::paths::{ToolPath, WorkingDirectories};
 use super::{Announcement, EnvironmentRules, HostTool, ToolAnswer, ToolEnv, ToolLimits, secret};
 use crate::model::api::ToolSpec;
 
+mod background;
 mod output;
 mod terminal;
+
+pub(super) use background::{BackgroundCommands, CheckCommand};
 
 /// Maximum factor by which updates of the output slow down.
 const MAX_PACE_FACTOR: u32 = 8;
@@ -47,18 +51,26 @@ const TERMINAL_SIZE: TerminalSize = TerminalSize { cols: 120, rows: 30 };
 pub(super) struct RunCommand {
     limits: ToolLimits,
     environment: EnvironmentRules,
+    /// Commands that go on when their call has ended.
+    commands: BackgroundCommands,
     shell: &'static str,
     /// Permissions that its files lack; `None` uses the process's umask.
     umask: Option<u32>,
 }
 
 impl RunCommand {
-    pub(super) fn new(limits: ToolLimits, environment: EnvironmentRules, umask: Option<u32>) -> Self {
+    pub(super) fn new(
+        limits: ToolLimits,
+        environment: EnvironmentRules,
+        umask: Option<u32>,
+        commands: BackgroundCommands,
+    ) -> Self {
         // Models write for `bash`; every Unix has at least `sh`.
         let has_bash = std::path::Path::new("/bin/bash").exists();
         Self {
             limits,
             environment,
+            commands,
             shell: if has_bash { "/bin/bash" } else { "sh" },
             umask,
         }
@@ -118,11 +130,11 @@ impl HostTool for RunCommand {
             name: "run_command".to_owned(),
             description: format!(
                 "Runs a command with `{} -c` and gives its output and exit code. The user is asked first, and may \
-                 watch it in a terminal and type into it; do not count on that, and avoid commands that ask. It is \
-                 ended after {default} seconds unless `timeout_seconds` says otherwise; whatever it leaves running is \
-                 ended with it. A server or a watcher goes on with `background`. Of long output, the beginning and \
-                 the end are kept. Use `read_file`, `glob` and `search` rather than `cat`, `find` and `grep`: they do \
-                 not ask.",
+                 watch it in a terminal and type into it; do not count on that, and avoid commands that ask. If it \
+                 still runs after {default} seconds, or `timeout_seconds`, it goes on in the background, and \
+                 `check_command` waits for it or stops it; whatever a command leaves running is ended with it. Start \
+                 a server or a watcher with `background`. Of long output, the beginning and the end are kept. Use \
+                 `read_file`, `glob` and `search` rather than `cat`, `find` and `grep`: they do not ask.",
                 self.shell
             ),
             input_schema: json!({
@@ -130,7 +142,7 @@ impl HostTool for RunCommand {
                 "properties": {
                     "command": { "type": "string", "description": "The command." },
                     "directory": { "type": "string", "description": "Where to run it; left out, it is the first working directory." },
-                    "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": limit, "description": "How long it may take." },
+                    "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": limit, "description": "How long to wait for its end." },
                     "background": { "type": "boolean", "description": "Leave it running in the background after its first output; for commands that do not end by themselves." },
                 },
                 "required": ["command"],
@@ -225,12 +237,12 @@ impl RunCommand {
         let line = TerminalCommandLine {
             line: self.line(&request.command),
             directory: directory.clone(),
-            environment: self.visible_environment(),
+            environment: self.variables(),
             shown: request.command.clone(),
             size: TERMINAL_SIZE,
         };
         match call.terminal(line).await {
-            Ok(terminal) => terminal::run(call, terminal, request, &self.limits).await,
+            Ok(terminal) => terminal::run(call, terminal, request, &self.limits, &self.commands).await,
             Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
             Err(AgentError::Failed { .. }) if request.background => {
                 let problem = "this host has no terminal for a command in the background; run it without `background`";
@@ -254,15 +266,14 @@ impl RunCommand {
         }
     }
 
-    /// Returns the variables of a command in a terminal: no secrets, and no pager, which would wait for a key.
-    fn visible_environment(&self) -> Vec<(OsString, OsString)> {
-        let host = std::env::vars_os();
-        let visible = host.filter(|(name, value)| {
-            let is_about_terminal = name == "TERM" || name == "PAGER" || name == "GIT_PAGER";
-            !is_about_terminal && !secret::is_hidden_variable(&self.environment, name, value)
-        });
+    /// Returns the variables of a command: those that it needs or that the settings pass on, and no pager, which would
+    /// wait for a key.
+    fn variables(&self) -> Vec<(OsString, OsString)> {
+        let inherited = secret::command_variables(&self.environment, std::env::vars_os());
+        let is_about_terminal = |name: &OsString| name == "TERM" || name == "PAGER" || name == "GIT_PAGER";
+        let inherited = inherited.into_iter().filter(|(name, _)| !is_about_terminal(name));
         let pagers = ["PAGER", "GIT_PAGER"].map(|name| (OsString::from(name), OsString::from("cat")));
-        visible.chain(pagers).collect()
+        inherited.chain(pagers).collect()
     }
 
     fn start(&self, command: &str, directory: PathBuf) -> io::Result<Group> {
@@ -270,23 +281,16 @@ impl RunCommand {
         Group::start(line.next().unwrap_or_default(), |shell| {
             shell.args(line).current_dir(directory);
             shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            for (name, value) in std::env::vars_os() {
-                if secret::is_hidden_variable(&self.environment, &name, &value) {
-                    shell.env_remove(name);
-                }
-            }
-            // The command has no terminal: no pager, no colours, no prompts.
+            shell.env_clear().envs(self.variables());
+            // The command has no terminal: no colours, no prompts.
             shell.env("TERM", "dumb").env("NO_COLOR", "1");
-            shell
-                .env("PAGER", "cat")
-                .env("GIT_PAGER", "cat")
-                .env("GIT_TERMINAL_PROMPT", "0");
+            shell.env("GIT_TERMINAL_PROMPT", "0");
         })
     }
 }
 
 /// How a command ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Ending {
     Exited {
         code: Option<i64>,
@@ -294,7 +298,7 @@ enum Ending {
         how: String,
         left_running: bool,
     },
-    TimedOut,
+    TimedOut(Duration),
     /// The user disposed of its terminal.
     Closed,
     Lost(String),
@@ -321,7 +325,32 @@ impl Ending {
     fn exit_code(&self) -> Option<i64> {
         match self {
             Self::Exited { code, .. } => *code,
-            Self::TimedOut | Self::Closed | Self::Lost(_) => None,
+            Self::TimedOut(_) | Self::Closed | Self::Lost(_) => None,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Exited {
+                code,
+                how,
+                left_running,
+            } => {
+                let how = match code {
+                    Some(code) => format!("exit code {code}"),
+                    None => how.clone(),
+                };
+                match left_running {
+                    true => format!("{how}; processes that it left in the background were killed"),
+                    false => how,
+                }
+            }
+            Self::TimedOut(time) => format!(
+                "ended after {} seconds because it took too long; everything it started was ended with it",
+                time.as_secs()
+            ),
+            Self::Closed => "the user closed its terminal".to_owned(),
+            Self::Lost(error) => format!("the host lost sight of it: {error}"),
         }
     }
 }
@@ -345,11 +374,11 @@ async fn run(
     let end = tokio::select! {
         biased;
         () = cancelled => return Err(AgentError::Cancelled),
-        () = tokio::time::sleep(request.time) => Ending::TimedOut,
+        () = tokio::time::sleep(request.time) => Ending::TimedOut(request.time),
         end = watch(&mut group, &mut output, &mut call, limits) => end?,
     };
     match end {
-        Ending::TimedOut => group.kill_and_wait().await,
+        Ending::TimedOut(_) => group.kill_and_wait().await,
         Ending::Exited { .. } | Ending::Closed | Ending::Lost(_) => group.kill(),
     }
     complete(call, request, &end, &output, None).await
@@ -432,31 +461,8 @@ async fn complete(
     terminal: Option<ToolContent>,
 ) -> Result<ToolAnswer, AgentError> {
     let name = quoted(&request.command);
-    let (is_success, how) = match end {
-        Ending::Exited {
-            code,
-            how,
-            left_running,
-        } => {
-            let mut how = match code {
-                Some(code) => format!("exit code {code}"),
-                None => how.clone(),
-            };
-            if *left_running {
-                how.push_str("; processes that it left in the background were killed");
-            }
-            (*code == Some(0), how)
-        }
-        Ending::TimedOut => (
-            false,
-            format!(
-                "ended after {} seconds because it took too long; everything it started was ended with it",
-                request.time.as_secs()
-            ),
-        ),
-        Ending::Closed => (false, "the user closed its terminal".to_owned()),
-        Ending::Lost(error) => (false, format!("the host lost sight of it: {error}")),
-    };
+    let is_success = end.exit_code() == Some(0);
+    let how = end.describe();
     let text = output.excerpt();
     let summary = match end {
         Ending::Exited { .. } if is_success => format!("Ran {name}"),
@@ -475,17 +481,19 @@ async fn complete(
         ..ToolResult::default()
     })
     .await?;
-    let text = if text.is_empty() {
-        format!("[no output]\n[{how}]")
-    } else {
-        let newline = if text.ends_with('\n') { "" } else { "\n" };
-        format!("{text}{newline}[{how}]")
-    };
+    let shown = if text.is_empty() { "[no output]" } else { &text };
+    let text = with_note(shown, &how);
     Ok(ToolAnswer {
         text,
         images: Vec::new(),
         is_error: !is_success,
     })
+}
+
+/// Adds a line about the command to its output.
+fn with_note(output: &str, note: &str) -> String {
+    let newline = if output.ends_with('\n') { "" } else { "\n" };
+    format!("{output}{newline}[{note}]")
 }
 
 #[cfg(unix)]

@@ -1,9 +1,12 @@
-//! Recognises secrets: files that a model may read only with confirmation, and variables that commands do not
-//! inherit.
+//! Recognises secrets: files that a model may read only with confirmation, and the variables without secrets that
+//! commands inherit.
 
-use std::ffi::OsStr;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use innkeeper_std::needed_variables;
 
 use super::EnvironmentRules;
 
@@ -151,17 +154,29 @@ const SECRET_NAME_SUFFIXES: &[&str] = &[
 /// Parts that are secret only as a whole.
 const SECRET_NAME_PARTS: &[&str] = &["PASS", "PAT", "PWD", "AUTH", "JWT", "BEARER", "COOKIE"];
 
-/// Returns true if commands must not inherit a variable: its name looks like a secret's, or its value is a URL with a
-/// password.
-pub(super) fn is_hidden_variable(rules: &EnvironmentRules, name: &OsStr, value: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    if rules.hide.iter().any(|hidden| *hidden == name) {
-        return true;
-    }
-    if rules.show.iter().any(|shown| *shown == name) {
-        return false;
-    }
-    is_secret_name(&name) || has_password(&value.to_string_lossy())
+/// Returns the variables that commands inherit: those that every program needs, and those that the rules pass on.
+pub(super) fn command_variables(
+    rules: &EnvironmentRules,
+    host: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let host: Vec<_> = host.into_iter().collect();
+    let needed: HashSet<String> = needed_variables(host.iter().cloned()).map(|(name, _)| name).collect();
+    let is_inherited = |(name, value): &(OsString, OsString)| {
+        let Some(name) = name.to_str() else { return false };
+        if rules.hide.iter().any(|hidden| hidden == name) {
+            return false;
+        }
+        // A secret is passed on by its full name only.
+        rules.pass.iter().any(|passed| passed == name)
+            || (needed.contains(name) || rules.pass.iter().any(|passed| matches_pattern(name, passed)))
+                && !is_secret(name, value)
+    };
+    host.into_iter().filter(is_inherited).collect()
+}
+
+/// Returns true if the name of a variable looks like a secret's, or if its value is a URL with a password.
+fn is_secret(name: &str, value: &OsStr) -> bool {
+    is_secret_name(name) || has_password(&value.to_string_lossy())
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -219,12 +234,38 @@ mod tests {
     }
 
     #[test]
-    fn secret_variables_are_hidden_unless_configured() {
+    fn t15_commands_inherit_needed_and_passed_variables() {
         let rules = EnvironmentRules {
-            show: vec!["PUBLIC_KEY".to_owned()],
-            hide: vec!["PROJECT".to_owned()],
+            pass: vec!["JAVA_HOME".to_owned(), "CARGO_*".to_owned(), "NPM_TOKEN".to_owned()],
+            hide: vec!["CARGO_HIDDEN".to_owned()],
         };
-        let hidden = |name: &str, value: &str| is_hidden_variable(&rules, name.as_ref(), value.as_ref());
+        let inherits = |rules: &EnvironmentRules, name: &str, value: &str| {
+            !command_variables(rules, [(name.into(), value.into())]).is_empty()
+        };
+        for name in ["PATH", "HOME", "LC_ALL", "JAVA_HOME", "CARGO_HOME", "NPM_TOKEN"] {
+            assert!(inherits(&rules, name, "x"), "{name}");
+        }
+        for name in [
+            "LD_PRELOAD",
+            "EDITOR",
+            "GITHUB_TOKEN",
+            "CARGO_REGISTRY_TOKEN",
+            "CARGO_HIDDEN",
+        ] {
+            assert!(!inherits(&rules, name, "x"), "{name}");
+        }
+        assert!(!inherits(&rules, "CARGO_PROXY", "http://me:secret@proxy"));
+        let none = EnvironmentRules::default();
+        assert!(inherits(&none, "PATH", "x") && !inherits(&none, "JAVA_HOME", "x"));
+    }
+
+    #[test]
+    fn with_a_star_everything_but_secrets_is_passed_on() {
+        let rules = EnvironmentRules {
+            pass: vec!["*".to_owned()],
+            ..EnvironmentRules::default()
+        };
+        let inherits = |name: &str, value: &str| !command_variables(&rules, [(name.into(), value.into())]).is_empty();
         for name in [
             "OPENAI_API_KEY",
             "GITHUB_TOKEN",
@@ -233,22 +274,13 @@ mod tests {
             "PGPASSWORD",
             "DB_PASS",
             "GH_PAT",
-            "PROJECT",
         ] {
-            assert!(hidden(name, "x"), "{name}");
+            assert!(!inherits(name, "x"), "{name}");
         }
-        for name in [
-            "PATH",
-            "HOME",
-            "PWD",
-            "SSH_AUTH_SOCK",
-            "KEYBOARD",
-            "PUBLIC_KEY",
-            "COMPASS",
-        ] {
-            assert!(!hidden(name, "x"), "{name}");
+        for name in ["PATH", "PWD", "SSH_AUTH_SOCK", "KEYBOARD", "COMPASS"] {
+            assert!(inherits(name, "x"), "{name}");
         }
-        assert!(hidden("DATABASE_URL", "postgres://me:secret@server/db"));
-        assert!(!hidden("HOME_PAGE", "https://example.com/a:b@c"));
+        assert!(!inherits("DATABASE_URL", "postgres://me:secret@server/db"));
+        assert!(inherits("HOME_PAGE", "https://example.com/a:b@c"));
     }
 }

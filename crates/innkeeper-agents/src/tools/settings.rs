@@ -49,9 +49,9 @@ pub struct ToolLimits {
     pub search_bytes: usize,
     /// Timeout of `search` and `glob`.
     pub search_time: Duration,
-    /// Default timeout of a command.
+    /// How long a command is waited for by default. Then it goes on in the background; without a terminal, it ends.
     pub command_time: Duration,
-    /// Maximum timeout of a command.
+    /// How long a command may be waited for at most.
     pub command_time_max: Duration,
     /// Bytes of a command's output that the turn keeps from the start.
     pub output_head: usize,
@@ -100,16 +100,17 @@ impl Default for ToolLimits {
     }
 }
 
-/// Which environment variables commands inherit: all except those that look like secrets, by name or because the
-/// value is a URL with a password.
+/// Which environment variables commands inherit: those that every program needs, such as `PATH` and `HOME`, and those
+/// that are passed on.
 ///
 /// This keeps secrets out of logs, output and careless programs. It is not a security boundary: a malicious command
 /// can find them elsewhere, which is why commands need confirmation.
 #[derive(Debug, Clone, Default)]
 pub struct EnvironmentRules {
-    /// Variables to inherit although they look like secrets.
-    pub show: Vec<String>,
-    /// Further variables not to inherit.
+    /// Names of further variables to inherit. A `*` stands for any characters; such a pattern passes no variable that
+    /// looks like a secret, by its name or because its value is a URL with a password.
+    pub pass: Vec<String>,
+    /// Variables that are never inherited, even if they are passed on by name.
     pub hide: Vec<String>,
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Models {
     pub(crate) rounds_per_turn: usize,
     /// Whether the agent may fetch web pages, each after an approval.
     pub(crate) fetch: bool,
+    /// Names of variables of the host that its commands get as well.
+    pub(crate) pass_env: Vec<String>,
     /// Replacements of sections of the prompt, by id.
     pub(crate) prompt: BTreeMap<String, String>,
     /// Providers; one with the id of a discovered provider replaces it.
@@ -30,6 +32,7 @@ impl Default for Models {
             titles: true,
             rounds_per_turn: 200,
             fetch: false,
+            pass_env: Vec::new(),
             prompt: BTreeMap::new(),
             providers: Vec::new(),
         }

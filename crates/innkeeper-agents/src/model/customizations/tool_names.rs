@@ -112,8 +112,10 @@ fn tools_for_alias(name: &str) -> Option<&'static [&'static str]> {
         | "search_replace"
         | "notebookedit" => &["edit_file", "write_file"],
         "bash" | "shell" | "execute" | "terminal" | "runcommands" | "runcommand" | "run_in_terminal"
-        | "runinterminal" | "run_terminal_cmd" | "runtasks" | "runtests" | "powershell" | "bashoutput"
-        | "killshell" => &["run_command"],
+        | "runinterminal" | "run_terminal_cmd" | "runtasks" | "runtests" | "powershell" => {
+            &["run_command", "check_command"]
+        }
+        "bashoutput" | "killshell" | "getterminaloutput" | "get_terminal_output" => &["check_command"],
         "webfetch" | "fetch" | "web" | "fetch_webpage" | "web_fetch" => &["fetch_url"],
         "task" | "agent" | "runsubagent" | "subagent" | "custom-agent" => &["delegate"],
         "todowrite" | "todoread" | "todo" | "todos" | "manage_todo_list" => &["update_plan"],

@@ -3,6 +3,45 @@
 
 use std::collections::VecDeque;
 
+use innkeeper_std::PlainText;
+
+use crate::tools::ToolLimits;
+
+/// The output of a command in a terminal, as plain text.
+#[derive(Debug)]
+pub(super) struct CommandOutput {
+    output: Output,
+    text: PlainText,
+}
+
+impl CommandOutput {
+    pub(super) fn new(limits: &ToolLimits) -> Self {
+        Self::of(Output::new(limits.output_head, limits.output_tail, limits.output_kept))
+    }
+
+    /// Creates output of which only the head and the tail are retained.
+    pub(super) fn unkept(limits: &ToolLimits) -> Self {
+        Self::of(Output::new(limits.output_head, limits.output_tail, 0))
+    }
+
+    fn of(output: Output) -> Self {
+        Self {
+            output,
+            text: PlainText::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        self.text.push(text, &mut |line| self.output.push(line.as_bytes()));
+    }
+
+    /// Returns the output with the line that is not complete yet.
+    pub(super) fn flushed(&mut self) -> &Output {
+        self.text.flush(&mut |line| self.output.push(line.as_bytes()));
+        &self.output
+    }
+}
+
 /// The output of a command.
 #[derive(Debug)]
 pub(super) struct Output {

@@ -5,17 +5,17 @@ use std::time::Duration;
 use innkeeper_host::AgentError;
 use innkeeper_host::agent::{ToolCall, ToolContent, ToolResult};
 use innkeeper_host::terminals::{AgentTerminal, CommandStep};
-use innkeeper_std::PlainText;
 use tokio::time::Instant;
 
-use super::output::Output;
-use super::{Ending, Request, complete, quoted};
+use super::background::BackgroundCommands;
+use super::output::CommandOutput;
+use super::{Ending, Request, complete, quoted, with_note};
 use crate::tools::{ToolAnswer, ToolLimits};
 
 /// How long a command of the background is watched, because most of those that fail do so at once.
 const BACKGROUND_WATCH: Duration = Duration::from_secs(2);
-/// How long the last output of a killed command is awaited.
-const KILL_TIME: Duration = Duration::from_secs(5);
+/// How long the end of a killed command is awaited.
+pub(super) const KILL_TIME: Duration = Duration::from_secs(5);
 /// Bytes of the output's end in the preview of a terminal.
 const PREVIEW_BYTES: usize = 2 << 10;
 /// Maximum lines in the preview of a terminal.
@@ -25,8 +25,7 @@ const PREVIEW_LINES: usize = 12;
 struct Command<'a> {
     terminal: AgentTerminal,
     request: &'a Request,
-    output: Output,
-    text: PlainText,
+    output: CommandOutput,
 }
 
 /// The reason why a command is no longer watched.
@@ -42,12 +41,12 @@ pub(super) async fn run(
     terminal: AgentTerminal,
     request: &Request,
     limits: &ToolLimits,
+    commands: &BackgroundCommands,
 ) -> Result<ToolAnswer, AgentError> {
     let mut command = Command {
         terminal,
         request,
-        output: Output::new(limits.output_head, limits.output_tail, limits.output_kept),
-        text: PlainText::default(),
+        output: CommandOutput::new(limits),
     };
     call.content(vec![command.content(None)]).await?;
     let time = match request.background {
@@ -60,17 +59,13 @@ pub(super) async fn run(
         () = cancelled => return Err(AgentError::Cancelled),
         watched = command.watch(&mut call, time, limits) => watched?,
     };
-    let ending = match watched {
-        Watched::Ended(ending) => ending,
-        Watched::TimeOver if request.background => return command.leave(call).await,
-        Watched::TimeOver => {
-            command.kill().await;
-            Ending::TimedOut
+    match watched {
+        Watched::Ended(ending) => {
+            let shown = command.content(Some(&ending));
+            complete(call, request, &ending, command.output.flushed(), Some(shown)).await
         }
-    };
-    command.text.flush(&mut |line| command.output.push(line.as_bytes()));
-    let shown = command.content(Some(&ending));
-    complete(call, request, &ending, &command.output, Some(shown)).await
+        Watched::TimeOver => command.leave(call, limits, commands).await,
+    }
 }
 
 impl Command<'_> {
@@ -80,7 +75,7 @@ impl Command<'_> {
         loop {
             tokio::select! {
                 step = self.terminal.next() => match step {
-                    Some(CommandStep::Output(text)) => self.text.push(&text, &mut |line| self.output.push(line.as_bytes())),
+                    Some(CommandStep::Output(text)) => self.output.push(&text),
                     Some(CommandStep::Ended(end)) => return Ok(Watched::Ended(Ending::of(end.exit_code))),
                     None => return Ok(Watched::Ended(Ending::Closed)),
                 },
@@ -94,46 +89,45 @@ impl Command<'_> {
         }
     }
 
-    /// Ends the command with all that it started, and takes its last output.
-    async fn kill(&mut self) {
-        self.terminal.kill();
-        let draining = async {
-            while let Some(CommandStep::Output(text)) = self.terminal.next().await {
-                self.text.push(&text, &mut |line| self.output.push(line.as_bytes()));
-            }
-        };
-        let _ = tokio::time::timeout(KILL_TIME, draining).await;
-    }
-
     /// Leaves the command to the background: the turn goes on without it, and users see it beside the chat.
-    async fn leave(mut self, call: ToolCall) -> Result<ToolAnswer, AgentError> {
+    async fn leave(
+        mut self,
+        call: ToolCall,
+        limits: &ToolLimits,
+        commands: &BackgroundCommands,
+    ) -> Result<ToolAnswer, AgentError> {
         let line = &self.request.command;
         let name = quoted(line);
         let mut background = call.background(line.clone(), line.clone()).await?;
         background.in_terminal(self.terminal.uri()).await?;
-        self.text.flush(&mut |line| self.output.push(line.as_bytes()));
-        let text = self.output.excerpt();
+        let text = self.output.flushed().excerpt();
+        let seconds = self.request.time.as_secs();
+        let (summary, reason) = match self.request.background {
+            true => (format!("Started {name} in the background"), "it goes on".to_owned()),
+            false => (
+                format!("Left {name} in the background after {seconds} seconds"),
+                format!("it still runs after {seconds} seconds and goes on"),
+            ),
+        };
         let result = ToolResult {
             content: vec![ToolContent::Text(text.clone()), self.content(None)],
-            ..ToolResult::text(format!("Started {name} in the background"), "")
+            ..ToolResult::text(summary, "")
         };
         call.complete(result).await?;
-        let mut terminal = self.terminal;
-        terminal.end_call();
-        background.during(async move { while let Some(CommandStep::Output(_)) = terminal.next().await {} });
-        let output = if text.is_empty() { "no output yet\n" } else { &text };
-        let newline = if output.ends_with('\n') { "" } else { "\n" };
-        Ok(ToolAnswer {
-            text: format!("{output}{newline}[it goes on in the background, until it ends or the user stops it]"),
-            images: Vec::new(),
-            is_error: false,
-        })
+        self.terminal.end_call();
+        let id = commands.follow(line, self.terminal, background, limits);
+        let output = if text.is_empty() { "no output yet" } else { &text };
+        let note = format!(
+            "{reason} in the background, until it ends or the user stops it; `check_command` with the id {id} shows \
+             more, waits or stops it"
+        );
+        Ok(ToolAnswer::ok(with_note(output, &note)))
     }
 
     /// Returns the terminal as clients find it in the call, with the result once the command has ended (TOOL-17).
-    fn content(&self, ending: Option<&Ending>) -> ToolContent {
+    fn content(&mut self, ending: Option<&Ending>) -> ToolContent {
         let preview = ending.map(|_| {
-            let text = self.output.tail_text(PREVIEW_BYTES);
+            let text = self.output.flushed().tail_text(PREVIEW_BYTES);
             let lines: Vec<&str> = text.lines().collect();
             lines[lines.len().saturating_sub(PREVIEW_LINES)..].join("\n")
         });

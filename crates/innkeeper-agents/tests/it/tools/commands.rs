@@ -221,10 +221,10 @@ async fn background_children_of_a_command_are_killed() {
 }
 
 #[tokio::test]
-async fn commands_do_not_see_hidden_variables() {
+async fn t15_commands_see_needed_and_passed_variables_alone() {
     let environment = EnvironmentRules {
+        pass: vec!["CARGO_PKG_NAME".to_owned()],
         hide: vec!["HOME".to_owned()],
-        ..EnvironmentRules::default()
     };
     let settings = ToolSettings {
         environment,
@@ -233,8 +233,8 @@ async fn commands_do_not_see_hidden_variables() {
     let harness = ToolHarness::with(settings).await;
     let answer = harness.approved("run_command", command("env")).await;
     let has = |name: &str| answer.text.lines().any(|line| line.starts_with(&format!("{name}=")));
-    assert!(has("PATH") && has("TERM"), "{}", answer.text);
-    assert!(!has("HOME"), "{}", answer.text);
+    assert!(has("PATH") && has("TERM") && has("CARGO_PKG_NAME"), "{}", answer.text);
+    assert!(!has("HOME") && !has("CARGO_MANIFEST_DIR"), "{}", answer.text);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Commands of agents in terminals: users watch them, type into them and stop them.
 
 use ahp_types::state::TerminalClaim;
-use innkeeper_testkit::model_server::{Api, Reply};
+use innkeeper_testkit::model_server::{Api, ConversationPart, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, tool_calls_of};
 use innkeeper_testkit::process::{HostProcess, gone, lives};
 use serde_json::{Value, json};
@@ -243,13 +243,48 @@ async fn trm16_commands_without_a_pty_show_plain_text_and_take_no_input() {
 }
 
 async fn model(call: Value) -> Stage {
-    let script = [Reply::new().call("run_command", call), Reply::words("Done.")];
+    stage([Reply::new().call("run_command", call), Reply::words("Done.")]).await
+}
+
+/// Starts a turn whose first call is approved.
+async fn stage(script: impl Into<Script>) -> Stage {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let setup = Setup::new(Api::Messages).options(|options| options.environment("PATH", path));
     let stage = setup.stage(script).await;
     stage.start_turn("t1", "Run it.").await;
     stage.approve().await;
     stage
+}
+
+/// Runs a command, and then checks it with each of these inputs and the id that the model was told.
+fn checking<const N: usize>(command: Value, checks: [Value; N]) -> Script {
+    Script::by(move |asked| {
+        let results = asked.said().into_iter().filter_map(|said| match said {
+            ConversationPart::Result { text, .. } => Some(text),
+            _ => None,
+        });
+        let results: Vec<String> = results.collect();
+        let Some(first) = results.first() else {
+            return Reply::new().call("run_command", command.clone());
+        };
+        let Some(check) = checks.get(results.len() - 1) else {
+            return Reply::words("Done.");
+        };
+        let (_, id) = first.split_once("with the id ").expect("an id");
+        let mut check = check.clone();
+        check["id"] = json!(id.split(' ').next());
+        Reply::new().call("check_command", check)
+    })
+}
+
+/// Returns all results that the model got.
+fn results(stage: &Stage) -> Vec<String> {
+    let said = stage.last_asked().said().into_iter();
+    let results = said.filter_map(|said| match said {
+        ConversationPart::Result { text, .. } => Some(text),
+        _ => None,
+    });
+    results.collect()
 }
 
 #[tokio::test]
@@ -293,18 +328,76 @@ async fn the_output_that_the_model_sees_of_a_terminal_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_command_of_the_model_that_takes_too_long_ends_with_all_it_started() {
-    let command = "sleep 1015 & echo p1=$!; wait";
-    let stage = model(json!({ "command": command, "timeout_seconds": 2 })).await;
+async fn cht24_cht25_a_long_command_of_the_model_goes_on_in_the_background() {
+    let command = "sleep 1015 & echo p1=$!; wait; echo never";
+    let checks = [json!({}), json!({ "stop": true }), json!({})];
+    let stage = stage(checking(json!({ "command": command, "timeout_seconds": 2 }), checks)).await;
     let uri = shown_terminal(&stage.client, &stage.uris.chat).await;
     let process = pid_printed(&stage.client, &uri, "p1=").await;
+    stage
+        .client
+        .until("it is in the background", |view| {
+            let chat = view.chat(&stage.uris.chat).expect("subscribed");
+            let work = serde_json::to_value(&chat.background_work).expect("JSON");
+            work[0]["terminal"] == uri.as_str()
+        })
+        .await;
     stage.turn_end("t1").await;
     gone(process).await;
-    let told = stage.last_asked().last_results().remove(0);
+    let told = results(&stage);
     assert!(
-        told.contains("ended after 2 seconds because it took too long"),
-        "{told}"
+        told[0].starts_with("p1=") && told[0].contains("it still runs after 2 seconds and goes on in the background"),
+        "{told:?}"
     );
+    assert_eq!(told[1], "[no new output]\n[it still runs]");
+    assert_eq!(told[2], "[no new output]\n[ended by a signal]");
+    assert!(told[3].starts_with("no command `"), "{told:?}");
+    stage
+        .client
+        .until("it is no longer shown", |view| {
+            let chat = view.chat(&stage.uris.chat).expect("subscribed");
+            chat.background_work.as_ref().is_none_or(Vec::is_empty)
+        })
+        .await;
+    stage.assert_in_order().await;
+}
+
+#[tokio::test]
+async fn the_model_waits_for_a_command_in_the_background() {
+    let command = "echo first; sleep 3.5; echo second; exit 5";
+    let script = checking(
+        json!({ "command": command, "background": true }),
+        [json!({ "wait_seconds": 60 })],
+    );
+    let stage = stage(script).await;
+    stage.turn_end("t1").await;
+    let told = results(&stage);
+    assert!(told[0].starts_with("first\n[it goes on in the background"), "{told:?}");
+    assert_eq!(told[1], "second\n[exit code 5]");
+    stage.assert_in_order().await;
+}
+
+#[tokio::test]
+async fn commands_get_needed_and_passed_variables_alone() {
+    let command = "echo \"$PASSED,$UNPASSED,$MY_TOKEN,$HOME_OF_TOOL,${HOME:+home}\"";
+    let script = [
+        Reply::new().call("run_command", json!({ "command": command })),
+        Reply::words("Done."),
+    ];
+    let setup = Setup::new(Api::Messages).models("titles = false\npass_env = [\"PASSED\", \"*OF_TOOL\"]");
+    let setup = setup.options(|options| {
+        let names = ["PASSED", "UNPASSED", "MY_TOKEN", "HOME_OF_TOOL"];
+        let options = options.environment("PATH", std::env::var_os("PATH").unwrap_or_default());
+        names
+            .into_iter()
+            .fold(options, |options, name| options.environment(name, name))
+    });
+    let stage = setup.stage(script).await;
+    stage.start_turn("t1", "Run it.").await;
+    stage.approve().await;
+    stage.turn_end("t1").await;
+    let told = stage.last_asked().last_results().remove(0);
+    assert_eq!(told, "PASSED,,,HOME_OF_TOOL,home\n[exit code 0]");
 }
 
 #[tokio::test]
@@ -314,7 +407,7 @@ async fn cht24_cht25_the_model_leaves_a_command_in_the_background() {
     stage.turn_end("t1").await;
     let told = stage.last_asked().last_results().remove(0);
     assert!(
-        told.contains("listening\n[it goes on in the background, until it ends or the user stops it]"),
+        told.contains("listening\n[it goes on in the background, until it ends or the user stops it; `check_command`"),
         "{told}"
     );
     let chat = stage.client.chat(&stage.uris.chat);

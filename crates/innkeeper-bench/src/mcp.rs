@@ -100,7 +100,7 @@ async fn measure(args: &Args) -> Result<Report> {
     let binary = args.host_binary.clone().map_or_else(default_host_binary, Ok)?;
     let directory = TempDir::new().context("cannot create a temporary directory")?;
     let config = hosted::plugin(directory.path())?;
-    let host = ServerProcess::start_host_with(&binary, &[], None, &config).await?;
+    let host = ServerProcess::start_configured_host(&binary, &config).await?;
     let rows = rows(args, &host).await.map_err(|error| host.explain(error))?;
     host.stop().await?;
     Ok(Report {

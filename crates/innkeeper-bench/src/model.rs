@@ -81,7 +81,7 @@ async fn measure(args: &Args) -> Result<Report> {
          keyless = true\nmodels = [{{ id = \"bench\" }}]\n",
         provider.base_url
     );
-    let host = ServerProcess::start_host_with(&host_binary, &[], None, &models).await?;
+    let host = ServerProcess::start_configured_host(&host_binary, &models).await?;
     let measured = through_host(args, &host, &provider).await;
     let (paced, rushed) = measured.map_err(|error| host.explain(error))?;
     host.stop().await?;

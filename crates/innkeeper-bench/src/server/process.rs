@@ -58,15 +58,30 @@ impl ServerProcess {
         data: Option<&Path>,
         limits: &str,
     ) -> Result<Self> {
+        Self::start_host_of(binary, environment, data, limits, "").await
+    }
+
+    /// Starts the host with a configuration file.
+    pub(crate) async fn start_configured_host(binary: &Path, config: &str) -> Result<Self> {
+        Self::start_host_of(binary, &[], None, "", config).await
+    }
+
+    async fn start_host_of(
+        binary: &Path,
+        environment: &[(&str, &str)],
+        data: Option<&Path>,
+        limits: &str,
+        configured: &str,
+    ) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
         let data = data.map_or_else(|| directory.path().join("data"), Path::to_owned);
         // The default limits are for few clients; thousands of clients on one machine need more, and so does a turn of
         // millions of deltas.
         let limits =
             format!("connections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n{limits}");
-        // An empty file: the one of the user who runs the benchmark does not apply.
+        // Also an empty file: the one of the user who runs the benchmark does not apply.
         let config = directory.path().join("innkeeper.toml");
-        fs::write(&config, "")?;
+        fs::write(&config, configured)?;
         let mut command = Command::new(binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json", "--data"])

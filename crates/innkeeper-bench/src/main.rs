@@ -4,6 +4,7 @@
 //! program at that limit in the same run, so that the figures worth keeping are ratios. The result
 //! is one JSON object on stdout; progress goes to stderr.
 
+mod acp;
 mod changes;
 mod client;
 mod core_bench;
@@ -63,6 +64,8 @@ enum Bench {
     Terminal(terminal::Args),
     /// Measures what the host adds to a call of an MCP tool.
     Mcp(mcp::Args),
+    /// Measures what the host adds to an agent that speaks ACP.
+    Acp(acp::Args),
     /// Lets clients, sessions and streams come and go, and fails if memory, files, threads or CPU time grow.
     Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
@@ -71,6 +74,9 @@ enum Bench {
     /// Serves as the MCP server that `mcp` calls.
     #[command(hide = true)]
     McpServer,
+    /// Serves as the agent that `acp` measures.
+    #[command(hide = true)]
+    AcpAgent,
 }
 
 fn main() -> ExitCode {
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         Bench::Durable(args) => durable::run(&args).and_then(print_report),
         Bench::Model(args) => model::run(&args).and_then(print_report),
         Bench::Mcp(args) => mcp::run(&args).and_then(print_report),
+        Bench::Acp(args) => acp::run(&args).and_then(print_report),
         Bench::Scan(args) => scan::run(&args).and_then(print_report),
         Bench::Changes(args) => changes::run(&args).and_then(print_report),
         Bench::Terminal(args) => terminal::run(&args).and_then(print_report),
@@ -99,6 +106,7 @@ fn main() -> ExitCode {
         }),
         Bench::RawBroadcaster => fanout::raw_broadcaster::run(),
         Bench::McpServer => mcp::serve(),
+        Bench::AcpAgent => acp::serve(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

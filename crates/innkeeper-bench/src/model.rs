@@ -4,7 +4,7 @@
 //! when they arrive as deltas; a reader without a host reads the same stream from the same provider
 //! in the same run, which is the limit.
 
-mod provider;
+pub(crate) mod provider;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -125,11 +125,13 @@ async fn measure(args: &Args) -> Result<Report> {
     Ok(report)
 }
 
-/// One turn, as its client saw it.
-struct Turn {
-    latencies: Vec<u64>,
-    time: Duration,
-    cpu: Duration,
+/// One turn, as its reader saw it.
+pub(crate) struct Turn {
+    /// From each stamp to its receipt.
+    pub(crate) latencies: Vec<u64>,
+    pub(crate) time: Duration,
+    /// CPU of the host.
+    pub(crate) cpu: Duration,
 }
 
 async fn through_host(args: &Args, host: &ServerProcess, provider: &Provider) -> Result<(Turn, Turn)> {
@@ -140,20 +142,27 @@ async fn through_host(args: &Args, host: &ServerProcess, provider: &Provider) ->
     host_session::subscribe_chat(&mut connection, &chat, 0).await?;
     // The first turn pays for connections and caches.
     provider.next_answer(100, Duration::ZERO);
-    turn(host, &mut connection, &chat, 1, 100).await?;
+    turn(host, &mut connection, &chat, (1, "Go."), 100).await?;
     provider.next_answer(args.deltas, Duration::from_micros(args.pace_us));
-    let paced = turn(host, &mut connection, &chat, 2, args.deltas).await?;
+    let paced = turn(host, &mut connection, &chat, (2, "Go."), args.deltas).await?;
     provider.next_answer(args.rush, Duration::ZERO);
-    let rushed = turn(host, &mut connection, &chat, 3, args.rush).await?;
+    let rushed = turn(host, &mut connection, &chat, (3, "Go."), args.rush).await?;
     connection.close().await?;
     Ok((paced, rushed))
 }
 
-async fn turn(host: &ServerProcess, connection: &mut Connection, chat: &str, number: u64, deltas: u64) -> Result<Turn> {
+/// Runs a turn, by its number among those of the client and its message, and reads the stamps of its deltas.
+pub(crate) async fn turn(
+    host: &ServerProcess,
+    connection: &mut Connection,
+    chat: &str,
+    (number, message): (u64, &str),
+    deltas: u64,
+) -> Result<Turn> {
     connection.forget_unread();
     let cpu_before = cpu_time(host.pid())?;
     let started = std::time::Instant::now();
-    host_session::say(connection, chat, &format!("turn-{number}"), number, "Go.").await?;
+    host_session::say(connection, chat, &format!("turn-{number}"), number, message).await?;
     let mut latencies = Vec::new();
     let mut is_over = false;
     while !is_over {

@@ -73,6 +73,20 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figure: Some("ratio"),
     },
     Benchmark {
+        arguments: &[
+            "acp",
+            "--deltas",
+            "200",
+            "--rush",
+            "5000",
+            "--rounds",
+            "1",
+            "--sessions",
+            "5",
+        ],
+        figure: Some("ratio"),
+    },
+    Benchmark {
         arguments: &["scan", "--plugins", "40", "--rounds", "1"],
         figure: Some("cold_ratio"),
     },

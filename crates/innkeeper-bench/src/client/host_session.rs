@@ -65,8 +65,13 @@ pub(crate) async fn create_session_with(connection: &mut Connection, provider: &
 
 /// Subscribes to the session, waits until it is ready and returns its default chat.
 pub(crate) async fn subscribe_session(connection: &mut Connection) -> Result<String> {
+    subscribe_to_session(connection, SESSION).await
+}
+
+/// The same for another session than the benchmark's.
+pub(crate) async fn subscribe_to_session(connection: &mut Connection, session: &str) -> Result<String> {
     loop {
-        let result = connection.request("subscribe", json!({"channel": SESSION})).await?;
+        let result = connection.request("subscribe", json!({"channel": session})).await?;
         let state = result
             .pointer("/snapshot/state")
             .context("subscribe gave no snapshot of the session")?;

@@ -84,8 +84,8 @@ async fn answer(mut stream: TcpStream, count: u64, pace: Duration) -> Result<()>
     let mut batch = Vec::new();
     for number in 0..count {
         let piece = format!(
-            "data: {{\"id\":\"a\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"@{:019} \"}},\"finish_reason\":null}}]}}\n\n",
-            unix_nanos()
+            "data: {{\"id\":\"a\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}},\"finish_reason\":null}}]}}\n\n",
+            stamp()
         );
         batch.extend_from_slice(piece.as_bytes());
         match &mut ticks {
@@ -160,8 +160,13 @@ pub(super) async fn read_directly(provider: &Provider) -> Result<Read> {
     })
 }
 
+/// Returns a piece of text with the current time.
+pub(crate) fn stamp() -> String {
+    format!("@{:019} ", unix_nanos())
+}
+
 /// The stamps in a text.
-pub(super) fn stamps_in(text: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn stamps_in(text: &[u8]) -> impl Iterator<Item = u64> {
     let starts = text.iter().enumerate().filter(|(_, byte)| **byte == MARK);
     starts.filter_map(|(at, _)| {
         let digits = text.get(at + 1..at + 1 + DIGITS)?;

@@ -4,13 +4,15 @@
 //!   are actions of the session. Of several chats, the default one at the time of the subscription is shown.
 //! - The status of the session follows its turns, which also mark it as unread: `session/isReadChanged` restores that.
 //! - A tool call keeps the `_meta` that it started with.
-//! - Operations of changesets are never disabled.
+//! - The content of a changeset is sent file by file. Its operations are never disabled, and are invoked for lines
+//!   without characters.
+//! - Annotations do not exist.
 
 use serde_json::{Value, json};
 
 use super::{Request, Step};
 use crate::action::{Action, Situation};
-use crate::json::{Object, insert_after, is, object, object_mut, objects_mut};
+use crate::json::{Object, insert_after, is, list, object, object_mut, objects_mut};
 use crate::memory::Memory;
 use crate::version::Version;
 
@@ -97,10 +99,13 @@ impl Step for V0_3 {
         }
     }
 
-    fn action(&self, mut action: Action, _situation: &Situation<'_>, memory: &mut Memory) -> Vec<Action> {
+    fn action(&self, mut action: Action, situation: &Situation<'_>, memory: &mut Memory) -> Vec<Action> {
         let kind = action.kind().to_owned();
-        if CATALOGUE.contains(&kind.as_str()) {
+        if CATALOGUE.contains(&kind.as_str()) || kind.starts_with("annotations/") {
             return Vec::new();
+        }
+        if kind == "changeset/contentChanged" {
+            return file_by_file(&action, situation.before);
         }
         if kind == "session/isReadChanged" {
             let is_read = action.body.get("isRead") == Some(&Value::Bool(true));
@@ -148,6 +153,12 @@ impl Step for V0_3 {
         {
             chat.clone_into(channel);
         }
+        if request.method == "invokeChangesetOperation"
+            && let Some(target) = object_mut(&mut request.params, "target")
+            && let Some(range) = object_mut(target, "range")
+        {
+            ["start", "end"].iter().for_each(|end| name_position(range, end));
+        }
     }
 
     fn up_dispatch(&self, action: &mut Action, memory: &Memory, _now_ms: i64) -> Result<(), String> {
@@ -164,6 +175,30 @@ impl Step for V0_3 {
             }
         }
         Ok(())
+    }
+}
+
+/// The whole content of a changeset as the removal of its files and one action per file.
+fn file_by_file(action: &Action, before: Option<&Object>) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if before.is_none_or(|before| !list(before, "files").is_empty()) {
+        actions.push(action.extra("changeset/cleared", json!({})));
+    }
+    for file in list(&action.body, "files") {
+        actions.push(action.extra("changeset/fileSet", json!({ "file": file })));
+    }
+    if let Some(operations) = action.body.get("operations") {
+        let mut changed = action.extra("changeset/operationsChanged", json!({ "operations": operations }));
+        objects_mut(&mut changed.body, "operations").for_each(enable);
+        actions.push(changed);
+    }
+    actions
+}
+
+/// A line as the position of its first character.
+fn name_position(range: &mut Object, end: &str) {
+    if let Some(line) = range.get_mut(end).filter(|line| line.is_number()) {
+        *line = json!({ "line": line, "character": 0 });
     }
 }
 
@@ -293,6 +328,54 @@ mod tests {
         );
         let changed = json!({ "type": "changeset/operationStatusChanged", "status": "disabled" });
         assert_eq!(down(&V0_3, changed, None)[0]["status"], "idle");
+    }
+
+    #[test]
+    fn the_content_of_a_changeset_is_sent_file_by_file() {
+        let file = |id: &str| json!({ "id": id, "edit": {} });
+        let changed = json!({ "type": "changeset/contentChanged", "files": [file("a"), file("b")], "error": {},
+            "operations": [{ "id": "o", "status": "disabled" }] });
+        let set = |id: &str| json!({ "type": "changeset/fileSet", "file": file(id) });
+        let operations =
+            json!({ "type": "changeset/operationsChanged", "operations": [{ "id": "o", "status": "idle" }] });
+        let cleared = json!({ "type": "changeset/cleared" });
+        let shown = |before: Value| down(&V0_3, changed.clone(), Some(before));
+        assert_eq!(
+            shown(json!({ "files": [] })),
+            [set("a"), set("b"), operations.clone()],
+            "the first content"
+        );
+        let again = [cleared.clone(), set("a"), set("b"), operations];
+        assert_eq!(shown(json!({ "files": [file("c")] })), again);
+        let none = json!({ "type": "changeset/contentChanged", "files": [] });
+        assert_eq!(
+            down(&V0_3, none.clone(), Some(json!({ "files": [file("c")] }))),
+            [cleared]
+        );
+        assert!(down(&V0_3, none, Some(json!({ "files": [] }))).is_empty());
+    }
+
+    #[test]
+    fn a_range_of_lines_is_one_of_positions_above() {
+        let target = json!({ "kind": "range", "resource": "file:///a", "range": { "start": 3, "end": 7 } });
+        let params = json!({ "channel": "c", "operationId": "discard", "target": target });
+        let mut request = Request {
+            method: "invokeChangesetOperation".into(),
+            params: params.as_object().unwrap().clone(),
+        };
+        V0_3.up_request(&mut request, &Memory::new("me"));
+        let range = json!({ "start": { "line": 3, "character": 0 }, "end": { "line": 7, "character": 0 } });
+        assert_eq!(request.params["target"]["range"], range);
+        let once = request.params.clone();
+        V0_3.up_request(&mut request, &Memory::new("me"));
+        assert_eq!(request.params, once, "positions stay");
+    }
+
+    #[test]
+    fn annotations_do_not_exist() {
+        for name in ["set", "updated", "removed", "entrySet", "entryRemoved"] {
+            assert!(down(&V0_3, json!({ "type": format!("annotations/{name}") }), None).is_empty());
+        }
     }
 
     #[test]

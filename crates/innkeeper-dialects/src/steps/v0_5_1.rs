@@ -132,4 +132,10 @@ mod tests {
             json!([{ "type": "terminal" }])
         );
     }
+
+    #[test]
+    fn reviews_do_not_exist() {
+        let reviewed = json!({ "type": "changeset/filesReviewedChanged", "fileIds": ["f"], "reviewed": true });
+        assert!(down(&V0_5_1, reviewed, None).is_empty());
+    }
 }

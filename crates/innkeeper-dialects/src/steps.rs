@@ -143,6 +143,8 @@ pub(crate) trait Step: Sync {
 
     /// A message of a user.
     fn up_message(&self, _message: &mut Object) {}
+    /// The content that a tool of the client has produced.
+    fn up_tool_content(&self, _content: &mut Vec<Value>) {}
     /// The entry of an active client.
     fn up_active_client(&self, _client: &mut Object) {}
     /// The parameters of a request or notification that is not a dispatch.

@@ -1,8 +1,6 @@
 //! The places where shapes occur: calls the hooks of a step for every message, tool call, turn, customization … of a
 //! state, an action, a notification or a result.
 
-use serde_json::Value;
-
 use crate::action::{Action, Situation};
 use crate::json::{Object, is, list_mut, object, object_mut, objects, objects_mut};
 use crate::state::Around;
@@ -170,7 +168,17 @@ pub(crate) fn up_dispatch(step: &dyn Step, action: &mut Action) {
     let keys: &[&str] = match kind.split_once('/').map_or("", |(_, name)| name) {
         "turnStarted" | "pendingMessageSet" => &MESSAGE,
         "draftChanged" => &["draft"],
-        "toolCallConfirmed" => &["userSuggestion"],
+ "toolCallConfirmed" => &["userSuggestion"],
+        "toolCallContentChanged" => {
+            up_tool_content(step, &mut action.body);
+            &[]
+        }
+        "toolCallComplete" => {
+            if let Some(result) = object_mut(&mut action.body, "result") {
+                up_tool_content(step, result);
+            }
+            &[]
+        }
         "activeClientSet" | "activeClientChanged" => {
             if let Some(client) = object_mut(&mut action.body, "activeClient") {
                 step.up_active_client(client);
@@ -273,7 +281,13 @@ fn tool_call(step: &dyn Step, call: &mut Object) {
 }
 
 fn tool_content(step: &dyn Step, holder: &mut Object) {
-    if let Some(content) = holder.get_mut("content").and_then(Value::as_array_mut) {
+    if let Some(content) = list_mut(holder, "content") {
         step.tool_content(content);
+    }
+}
+
+fn up_tool_content(step: &dyn Step, holder: &mut Object) {
+    if let Some(content) = list_mut(holder, "content") {
+        step.up_tool_content(content);
     }
 }

@@ -5,7 +5,7 @@
 //!   input that stays is repeated, and `editedToolInput` always replaces it.
 //! - `chat/toolCallDelta` has content.
 //! - An attached chat is a simple attachment. A fork names its source without a kind.
-//! - The result of a command in a terminal is a content of its own, `terminalComplete`.
+//! - The result of a command in a terminal is a content of its own, `terminalComplete`, which may also stand alone.
 
 use serde_json::{Value, json};
 
@@ -100,6 +100,25 @@ impl Step for V0_6 {
         vec![action]
     }
 
+    fn up_tool_content(&self, content: &mut Vec<Value>) {
+        let (results, mut others): (Vec<Value>, Vec<Value>) = std::mem::take(content)
+            .into_iter()
+            .partition(|content| content.get("type") == Some(&"terminalComplete".into()));
+        for result in results.iter().filter_map(Value::as_object) {
+            let mut terminals = others.iter_mut().filter_map(Value::as_object_mut);
+            let of_result = |terminal: &&mut Object| {
+                is(terminal, "type", "terminal")
+                    && !terminal.contains_key("result")
+                    && terminal.get("resource") == result.get("resource")
+            };
+            match terminals.find(of_result) {
+                Some(terminal) => drop(terminal.insert("result".to_owned(), outcome(result))),
+                None => others.push(json!({ "type": "text", "text": outcome_text(result) })),
+            }
+        }
+        *content = others;
+    }
+
     fn up_request(&self, request: &mut Request, _memory: &Memory) {
         match request.method.as_str() {
             "createSession" | "createChat" => {
@@ -143,10 +162,32 @@ fn command_result(content: &Value) -> Option<Value> {
     Some(Value::Object(complete))
 }
 
+/// The result of a command as a member of its terminal.
+fn outcome(complete: &Object) -> Value {
+    let mut result = Object::new();
+    for key in ["exitCode", "preview", "truncated"] {
+        if let Some(value) = complete.get(key) {
+            result.insert(key.to_owned(), value.clone());
+        }
+    }
+    Value::Object(result)
+}
+
+/// The result of a command that no terminal shows, in words.
+fn outcome_text(complete: &Object) -> String {
+    let preview = text(complete, "preview").unwrap_or_default();
+    let exit = complete.get("exitCode").filter(|code| code.is_number());
+    match exit {
+        Some(code) if preview.is_empty() => format!("exit code {code}"),
+        Some(code) => format!("{}\nexit code {code}", preview.trim_end_matches('\n')),
+        None => preview.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::testing::{down, state_chat, state_session};
+    use crate::steps::testing::{down, state_chat, state_session, up};
 
     fn chat_with_call(call: Value) -> Value {
         json!({ "activeTurn": { "id": "t", "responseParts": [{ "kind": "toolCall", "toolCall": call }] } })
@@ -236,5 +277,36 @@ mod tests {
         let action = json!({ "type": "chat/toolCallContentChanged", "content": [newer] });
         let complete = json!({ "type": "terminalComplete", "resource": "r", "exitCode": 1 });
         assert_eq!(down(&V0_6, action, None)[0]["content"], json!([terminal, complete]));
+    }
+
+    #[test]
+    fn the_result_of_a_command_goes_up_into_its_terminal() {
+        let terminal = |resource: &str| json!({ "type": "terminal", "resource": resource, "title": "t" });
+        let complete = json!({ "type": "terminalComplete", "resource": "b", "exitCode": 1, "preview": "x", "cwd": "c" });
+        let content = json!([terminal("a"), complete, terminal("b")]);
+        let mut with_result = terminal("b");
+        with_result["result"] = json!({ "exitCode": 1, "preview": "x" });
+        let above = json!([terminal("a"), with_result]);
+        let action = |content: &Value| json!({ "type": "chat/toolCallComplete", "result": { "content": content } });
+        assert_eq!(up(&V0_6, action(&content)), Ok(action(&above)));
+        let action = |content: &Value| json!({ "type": "chat/toolCallContentChanged", "content": content });
+        assert_eq!(up(&V0_6, action(&content)), Ok(action(&above)));
+        // Its author sees it as it was, without the directory.
+        let complete = json!({ "type": "terminalComplete", "resource": "b", "exitCode": 1, "preview": "x" });
+        let shown = json!([terminal("a"), terminal("b"), complete]);
+        assert_eq!(down(&V0_6, action(&above), None), [action(&shown)]);
+    }
+
+    #[test]
+    fn the_result_of_a_command_without_a_terminal_is_text() {
+        let up = |complete: Value| {
+            let action = json!({ "type": "chat/toolCallContentChanged", "content": [complete] });
+            up(&V0_6, action).unwrap()["content"].take()
+        };
+        let text = |text: &str| json!([{ "type": "text", "text": text }]);
+        let complete = json!({ "type": "terminalComplete", "exitCode": 2, "preview": "no such file\n" });
+        assert_eq!(up(complete), text("no such file\nexit code 2"));
+        assert_eq!(up(json!({ "type": "terminalComplete", "exitCode": 0 })), text("exit code 0"));
+        assert_eq!(up(json!({ "type": "terminalComplete", "preview": "x" })), text("x"));
     }
 }

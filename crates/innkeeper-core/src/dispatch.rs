@@ -238,6 +238,15 @@ impl Host {
                     StateAction::ChatTurnStarted(started) => self.add_choice(conn, channel, &mut started.message),
                     StateAction::ChatPendingMessageSet(set) => self.add_choice(conn, channel, &mut set.message),
                     StateAction::TerminalClaimed(claimed) => self.name_claimed_chat(conn, &mut claimed.claim),
+                    StateAction::AnnotationsSet(set) => {
+                        let annotation = &mut set.annotation;
+                        self.name_annotated_chat(&by, &annotation.id, &mut annotation.origin);
+                    }
+                    StateAction::AnnotationsUpdated(updated) => {
+                        if let Some(origin) = &mut updated.origin {
+                            self.name_annotated_chat(&by, &updated.annotation_id, origin);
+                        }
+                    }
                     _ => {}
                 }
                 self.check_dispatch(cx, &by, action)

@@ -99,14 +99,9 @@ impl Version {
         self >= Self::V0_9
     }
 
-    /// Whether the claim of a terminal for a session names a chat (0.9 and newer).
-    pub fn claims_name_chats(self) -> bool {
+    /// Whether the claim of a terminal for a session and the origin of an annotation name a chat (0.9 and newer).
+    pub fn names_chats(self) -> bool {
         self >= Self::V0_9
-    }
-
-    /// Whether `listSessions` answers in pages (0.5.1 and newer). Older clients get everything in one answer.
-    pub fn pages_sessions(self) -> bool {
-        self >= Self::V0_5_1
     }
 
     /// Whether a chat is loaded in pages of turns by cursor (0.5.1 and newer). Older clients ask by turn.

@@ -68,19 +68,19 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
     }
 }
 
-/// Decodes the choice of a model or an agent for a session, which clients of older versions dispatch; `None` for any
-/// other action.
+/// Decodes the choice of a model or an agent for a session, which clients of older versions dispatch, in the words of
+/// the translation; `None` for any other action.
 pub fn decode_choice(raw: &RawValue) -> Option<Result<SessionChoice, DecodeError>> {
     #[derive(Deserialize)]
     #[serde(tag = "type")]
     enum Action {
-        #[serde(rename = "session/modelChanged")]
+        #[serde(rename = "innkeeper/modelChanged")]
         Model { model: ModelSelection },
-        #[serde(rename = "session/agentChanged")]
+        #[serde(rename = "innkeeper/agentChanged")]
         Agent { agent: Option<AgentSelection> },
     }
     let name = serde_json::from_str::<Head<'_>>(raw.get()).ok()?.name;
-    if !["session/modelChanged", "session/agentChanged"].contains(&&*name) {
+    if !["innkeeper/modelChanged", "innkeeper/agentChanged"].contains(&&*name) {
         return None;
     }
     Some(match serde_json::from_str(raw.get()) {

@@ -222,6 +222,38 @@ impl Host {
         Arc::make_mut(&mut session.state).annotations = Some(summary);
     }
 
+    /// Names the chat of the turn that an annotation belongs to, if the version of its author names none: the one that
+    /// it belongs to already, or else the chat in which the turn ran.
+    pub(crate) fn name_annotated_chat(&self, by: &Dispatched, annotation: &str, origin: &mut AnnotationOrigin) {
+        let (None, Some(turn)) = (&origin.chat, &origin.turn_id) else {
+            // It names its chat, or belongs to none.
+            return;
+        };
+        if self.conns.dialect(by.author.conn).version.names_chats() {
+            return;
+        }
+        let annotations = &self.parts.annotations;
+        let session = annotations
+            .sessions
+            .get(&by.channel)
+            .and_then(|id| self.sessions.get(id));
+        let (Some(session), Some(state)) = (session, annotations.of_channel(by.channel).map(|found| &*found.state))
+        else {
+            // The action belongs on another kind of channel, and is rejected.
+            return;
+        };
+        let mut known = state.annotations.iter().map(|known| (&known.id, &known.origin));
+        let known = known.find(|(id, known)| *id == annotation && known.turn_id.as_ref() == Some(turn));
+        let known = known.and_then(|(_, known)| known.chat.clone());
+        let mut chats = session.chats.iter().filter_map(|chat| self.chats.get(chat));
+        let ran = || {
+            chats
+                .find(|chat| chat.model.knows_turn(turn))
+                .map(|chat| chat.model.head().resource.clone())
+        };
+        origin.chat = known.or_else(ran).or_else(|| session.state.default_chat.clone());
+    }
+
     /// Adds an annotation that an agent wrote in a turn of a chat.
     pub(crate) fn annotate(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, written: NewAnnotation) {
         let (Some(chat), Some(turn_id)) = (self.chats.get(&chat_id), self.active_turn_id(chat_id)) else {

@@ -23,9 +23,9 @@ use crate::protocol::uri;
 use crate::session::Session;
 
 /// In `_meta`: the chosen model.
-const MODEL: &str = "innkeeper.model";
+pub(crate) const MODEL: &str = "innkeeper.model";
 /// In `_meta`: the chosen agent.
-const AGENT: &str = "innkeeper.agent";
+pub(crate) const AGENT: &str = "innkeeper.agent";
 
 /// Most changes of a session that wait for the end of a turn; the oldest are applied first.
 const MAX_WAITING: usize = 64;
@@ -99,6 +99,13 @@ pub(crate) fn check(agent: &AgentProfile, choice: &SessionChoice) -> Result<(), 
         }
         SessionChoice::Model(None) | SessionChoice::Agent(None) => Ok(()),
     }
+}
+
+/// Whether a choice was taken back. The partial form of a summary, in which older versions have the choices as members
+/// of their own, cannot say so.
+pub(crate) fn is_taken_back(known: Option<&JsonObject>, next: Option<&JsonObject>) -> bool {
+    let has = |meta: Option<&JsonObject>, key: &str| meta.is_some_and(|meta| meta.contains_key(key));
+    [MODEL, AGENT].iter().any(|key| has(known, key) && !has(next, key))
 }
 
 impl Host {

@@ -14,6 +14,7 @@ use crate::core::{Cx, Host, never};
 use crate::effect::RepositoryCommand;
 use crate::ids::ChannelId;
 use crate::session::Session;
+use crate::session::choice;
 
 /// In `_meta`: the state of the repository, as VS Code reads it.
 const GIT: &str = "git";
@@ -26,8 +27,8 @@ const CHANGES: &str = "innkeeper.changes";
 
 /// Everything in `_meta` that comes from the repository.
 const OWN_KEYS: [&str; 4] = [GIT, GITHUB, PROJECT, CHANGES];
-/// The keys of `_meta` that a summary shows.
-const SUMMARY_KEYS: [&str; 2] = [GIT, GITHUB];
+/// The keys of `_meta` that a summary shows. Versions up to 0.4 have the choices in their summaries.
+const SUMMARY_KEYS: [&str; 4] = [GIT, GITHUB, choice::MODEL, choice::AGENT];
 
 /// The state of a repository. Unknown parts are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

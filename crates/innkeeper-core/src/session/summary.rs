@@ -10,6 +10,7 @@ use crate::protocol::dialect;
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::protocol::uri;
 use crate::session::Session;
+use crate::session::choice;
 use crate::session::create::encode_added;
 
 impl Host {
@@ -100,19 +101,20 @@ impl Host {
             return never!("the session is in memory");
         };
         let session_uri = session.uri.to_string();
+        let is_taken_back = choice::is_taken_back(known.meta.as_ref(), next.meta.as_ref());
         self.notify_root(cx, |version| {
             let (known, next) = (
                 dialect::summary(version, known.clone()),
                 dialect::summary(version, next.clone()),
             );
             match changed_fields(&known, &next, dialect::not_in_partial_summary(version)) {
-                Changes::Fields(changes) => {
+                Changes::Fields(changes) if !(is_taken_back && version.session_has_model()) => {
                     let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
                     (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
                 }
                 // Neither clearing nor these fields have a portable encoding in the partial form
                 // (ROOT-14, E-36), but the published client upserts a repeated sessionAdded.
-                Changes::NotExpressible => Some(encode_added(next)),
+                Changes::Fields(_) | Changes::NotExpressible => Some(encode_added(next)),
             }
         });
     }

@@ -138,7 +138,7 @@ impl Host {
             // The claim of a client names no chat in any version.
             return;
         };
-        if self.conns.dialect(conn).version.claims_name_chats() {
+        if self.conns.dialect(conn).version.names_chats() {
             return;
         }
         let session = self.channels.find(&claim.session).and_then(|id| self.sessions.get(&id));

@@ -12,9 +12,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Notification, Step};
+use super::{Notification, Request, Step};
 use crate::action::{Action, Situation};
-use crate::json::{Object, insert_after, is, object, object_mut, objects, replace};
+use crate::json::{Object, insert_after, is, object, object_mut, objects, rename, replace};
 use crate::memory::Memory;
 use crate::state::Around;
 use crate::version::Version;
@@ -23,7 +23,8 @@ use crate::version::Version;
 const BEFORE_TIMES: [&str; 4] = ["provider", "title", "status", "activity"];
 const AFTER_TIMES: [&str; 3] = ["project", "workingDirectory", "annotations"];
 
-/// The choices of a session, their keys in its `_meta`, and the actions that change them.
+/// The choices of a session; their keys in its `_meta`, which also name them in requests on the way up; and the actions
+/// that change them.
 const CHOICES: [(&str, &str, &str); 2] = [
     ("model", "innkeeper.model", "session/modelChanged"),
     ("agent", "innkeeper.agent", "session/agentChanged"),
@@ -50,6 +51,9 @@ impl Step for V0_4 {
     fn summary(&self, summary: &mut Object) {
         for time in ["createdAt", "modifiedAt"] {
             replace(summary, time, time, |time| Some(milliseconds(&time)));
+        }
+        for (choice, chosen) in choices(summary) {
+            summary.insert(choice.to_owned(), chosen);
         }
     }
 
@@ -90,8 +94,19 @@ impl Step for V0_4 {
         (notification.method != "root/progress").then_some(notification)
     }
 
+    fn up_request(&self, request: &mut Request, _memory: &Memory) {
+        if matches!(request.method.as_str(), "createSession" | "createChat") {
+            for (choice, key, _) in CHOICES {
+                rename(&mut request.params, choice, key);
+            }
+        }
+    }
+
     fn up_dispatch(&self, action: &mut Action, memory: &Memory, _now_ms: i64) -> Result<(), String> {
         match action.kind() {
+            // 1.0 has no such actions; the host has.
+            "session/modelChanged" => action.set_kind("innkeeper/modelChanged"),
+            "session/agentChanged" => action.set_kind("innkeeper/agentChanged"),
             "session/activeClientChanged" => match action.body.get("activeClient") {
                 Some(Value::Object(_)) => action.set_kind("session/activeClientSet"),
                 Some(Value::Null) | None => {
@@ -389,6 +404,37 @@ mod tests {
         let mut summary = json!({ "createdAt": "1970-01-01T00:00:01Z", "modifiedAt": "broken", "title": "t" });
         V0_4.summary(summary.as_object_mut().unwrap());
         assert_eq!(summary, json!({ "createdAt": 1000, "modifiedAt": 0, "title": "t" }));
+    }
+
+    #[test]
+    fn summaries_have_the_choices_of_the_session() {
+        let mut summary = json!({ "title": "t", "_meta": { "git": {},
+            "innkeeper.model": { "id": "m", "config": { "effort": 3 } }, "innkeeper.agent": { "uri": "a" } } });
+        V0_4.summary(summary.as_object_mut().unwrap());
+        assert_eq!(summary["model"], json!({ "id": "m", "config": { "effort": "3" } }));
+        assert_eq!(summary["agent"], json!({ "uri": "a" }));
+        let mut changes = json!({ "title": "t", "_meta": { "git": {} } });
+        V0_4.summary(changes.as_object_mut().unwrap());
+        assert!(changes.get("model").is_none());
+    }
+
+    #[test]
+    fn choices_go_up_under_the_hosts_own_names() {
+        let model = json!({ "type": "session/modelChanged", "model": { "id": "m" } });
+        let above = json!({ "type": "innkeeper/modelChanged", "model": { "id": "m" } });
+        assert_eq!(up(&V0_4, model), Ok(above));
+        let above = json!({ "type": "innkeeper/agentChanged" });
+        assert_eq!(up(&V0_4, json!({ "type": "session/agentChanged" })), Ok(above));
+        let params = json!({ "channel": "s", "model": { "id": "m" }, "agent": { "uri": "a" } });
+        for method in ["createSession", "createChat"] {
+            let mut request = Request {
+                method: method.into(),
+                params: params.as_object().unwrap().clone(),
+            };
+            V0_4.up_request(&mut request, &Memory::new("me"));
+            let above = json!({ "channel": "s", "innkeeper.model": { "id": "m" }, "innkeeper.agent": { "uri": "a" } });
+            assert_eq!(Value::Object(request.params), above);
+        }
     }
 
     #[test]

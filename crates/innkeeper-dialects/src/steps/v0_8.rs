@@ -9,18 +9,24 @@
 //! - Terminals have an exit code instead of a lifecycle, and are claimed for a session without a chat; annotations belong
 //!   to a turn.
 //! - `changeset/contentChanged` sets the error, so it repeats the one that stays.
+//! - `createSession` has a `fork`.
 
 use serde_json::{Value, json};
 
 use super::{Request, Step};
 use crate::action::{Action, Situation};
-use crate::json::{Object, insert_after, is, list, list_mut, object, object_mut, objects, objects_mut, replace, text};
+use crate::json::{
+    Object, insert_after, is, list, list_mut, object, object_mut, objects, objects_mut, rename, replace, text,
+};
 use crate::memory::Memory;
 use crate::state::Around;
 use crate::version::Version;
 
 /// The end of the URI of a session's annotations.
 const ANNOTATIONS_SUFFIX: &str = "/annotations";
+
+/// The name of the `fork` of a new session on the way up.
+const FORK: &str = "innkeeper.fork";
 
 /// The kinds of messages that 0.8 knows.
 const MESSAGE_KINDS: [&str; 4] = ["user", "agent", "tool", "systemNotification"];
@@ -109,11 +115,7 @@ impl Step for V0_8 {
                     of_turn(annotation);
                 }
             }
-            "annotations/updated" => {
-                replace(&mut action.body, "origin", "turnId", |origin| {
-                    origin.get("turnId").cloned()
-                });
-            }
+            "annotations/updated" => of_turn(&mut action.body),
             "changeset/contentChanged" => {
                 let error = situation.before.and_then(|before| before.get("error"));
                 if let Some(error) = error {
@@ -126,8 +128,11 @@ impl Step for V0_8 {
     }
 
     fn up_request(&self, request: &mut Request, _memory: &Memory) {
-        if request.method == "createTerminal" {
-            name_claimed_chat(&mut request.params);
+        match request.method.as_str() {
+            "createTerminal" => name_claimed_chat(&mut request.params),
+            // 1.0 has no such parameter; the host has.
+            "createSession" => rename(&mut request.params, "fork", FORK),
+            _ => {}
         }
     }
 
@@ -223,6 +228,7 @@ fn with_exit_code(terminal: &mut Object) {
     });
 }
 
+/// Replaces the origin of an annotation by its turn, which is empty if it has none.
 fn of_turn(annotation: &mut Object) {
     replace(annotation, "origin", "turnId", |origin| {
         Some(origin.get("turnId").cloned().unwrap_or_else(|| "".into()))
@@ -360,6 +366,18 @@ mod tests {
             down(&V0_8, action, None),
             [json!({ "type": "annotations/updated", "turnId": "t" })]
         );
+        let updated = |more: Value| {
+            let mut action = json!({ "type": "annotations/updated", "resolved": true });
+            action
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            action
+        };
+        let to_no_turn = updated(json!({ "origin": { "session": "s" } }));
+        assert_eq!(down(&V0_8, to_no_turn, None), [updated(json!({ "turnId": "" }))]);
+        let resolved = updated(json!({}));
+        assert_eq!(down(&V0_8, resolved.clone(), None), [resolved]);
     }
 
     #[test]
@@ -401,6 +419,18 @@ mod tests {
         };
         V0_8.up_request(&mut request, &Memory::new("me"));
         assert_eq!(request.params["claim"]["chat"], "");
+    }
+
+    #[test]
+    fn a_fork_of_a_session_goes_up_under_the_hosts_own_name() {
+        let params = json!({ "channel": "s", "fork": { "session": "x", "turnId": "t" } });
+        let mut request = Request {
+            method: "createSession".into(),
+            params: params.as_object().unwrap().clone(),
+        };
+        V0_8.up_request(&mut request, &Memory::new("me"));
+        let above = json!({ "channel": "s", "innkeeper.fork": { "session": "x", "turnId": "t" } });
+        assert_eq!(Value::Object(request.params), above);
     }
 
     #[test]

@@ -422,3 +422,82 @@ fn a_chat_that_0_4_creates_with_a_model_keeps_it_for_its_messages() {
     create.choices = vec![SessionChoice::Agent(Some(agent))];
     assert_eq!(error(&stage.create_chat(old, create)).0, -32602);
 }
+
+/// Up to 0.4 a session has its model and its agent also in the list. The partial form of a summary cannot take one back.
+#[test]
+fn root12_a_choice_of_0_4_is_in_the_list_and_announced() {
+    let mut stage = Stage::new();
+    let new = stage.client("new", &[ROOT]);
+    stage.listed_session(new, SESSION);
+    let old = stage.older("old", "0.4.0", &[ROOT, SESSION]);
+    stage.pass(1000);
+    let agent = serde_json::from_value(json!({ "uri": "file:///agents/cook.md" })).expect("an agent");
+    let mut announced = |choice: SessionChoice| {
+        stage.inbox(old);
+        stage.choose(old, 1, choice);
+        stage.pass(1000);
+        let heard = stage.notifications(old).into_iter();
+        let mut heard = heard.filter(|message| message["method"] != "action");
+        let mut last = heard.next_back().expect("an announcement");
+        (last["method"].take(), last["params"].take())
+    };
+    let (method, params) = announced(model("first"));
+    assert_eq!(method, "root/sessionSummaryChanged");
+    assert_eq!(params["changes"]["_meta"]["innkeeper.model"]["id"], "first");
+    let (_, params) = announced(SessionChoice::Agent(Some(agent)));
+    assert_eq!(
+        params["changes"]["_meta"]["innkeeper.agent"]["uri"],
+        "file:///agents/cook.md"
+    );
+    let (method, params) = announced(SessionChoice::Agent(None));
+    assert_eq!(method, "root/sessionAdded", "{params}");
+    assert_eq!(
+        params["summary"]["_meta"],
+        json!({ "innkeeper.model": { "id": "first" } })
+    );
+    let listed = stage.list(old, None, None);
+    let summary = &listed["result"]["items"][0];
+    assert_eq!(summary["_meta"], json!({ "innkeeper.model": { "id": "first" } }));
+}
+
+/// Up to 0.8 an annotation names a turn and no chat.
+#[test]
+fn ann04_an_annotation_of_0_8_belongs_to_the_chat_of_its_turn() {
+    let mut stage = Stage::able(Default::default());
+    let new = stage.client("new", &[]);
+    let default = stage.listed_session(new, SESSION);
+    stage.create_chat(new, new_chat(SESSION, "ahp-chat:/second"));
+    stage.turn(new, &default, "t1", "ok");
+    stage.turn(new, "ahp-chat:/second", "t2", "ok");
+    let channel = format!("{SESSION}/annotations");
+    let old = stage.older("old", "0.8.0", &[&channel]);
+    let newest = stage.client("newest", &[&channel]);
+    let annotation = |turn: &str| {
+        json!({ "id": "a", "origin": { "session": SESSION, "turnId": turn }, "resource": "file:///a.rs",
+            "resolved": false, "entries": [{ "id": "e", "text": "Why?" }] })
+    };
+    let set = |turn: &str| json!({ "type": "annotations/set", "annotation": annotation(turn) });
+    let origin = |stage: &Stage| stage.state(&channel)["annotations"][0]["origin"].clone();
+    let of = |chat: &str, turn: &str| json!({ "session": SESSION, "chat": chat, "turnId": turn });
+    stage.accepted(old, &channel, set("t2"));
+    assert_eq!(origin(&stage), of("ahp-chat:/second", "t2"));
+    // A turn that the host does not know belongs to the default chat.
+    stage.accepted(old, &channel, set("unknown"));
+    assert_eq!(origin(&stage), of(&default, "unknown"));
+    let updated = json!({ "type": "annotations/updated", "annotationId": "a",
+        "origin": { "session": SESSION, "turnId": "t1" } });
+    stage.accepted(old, &channel, updated);
+    assert_eq!(origin(&stage), of(&default, "t1"));
+    // An annotation of a chat stays there when an older client replaces it.
+    let mut moved = annotation("t1");
+    moved["origin"]["chat"] = "ahp-chat:/second".into();
+    stage.accepted(
+        newest,
+        &channel,
+        json!({ "type": "annotations/set", "annotation": moved }),
+    );
+    stage.accepted(old, &channel, set("t1"));
+    assert_eq!(origin(&stage), of("ahp-chat:/second", "t1"));
+    // Newer clients name the chat.
+    stage.refused(newest, &channel, set("t1"));
+}

@@ -79,10 +79,11 @@ pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
     })))
 }
 
-/// `createSession` of 0.8 and older, whose other parameters are translated already.
+/// `createSession` of older clients. The translation gives the parameters that 1.0 lacks names of this host.
 pub(super) fn create_older_session(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
     struct Params {
+        #[serde(rename = "innkeeper.fork")]
         fork: Option<Fork>,
     }
     #[derive(Deserialize)]
@@ -107,7 +108,9 @@ pub(super) fn create_older_session(params: &RawValue) -> Result<Command, RpcErro
 pub(super) fn choices(params: &RawValue) -> Result<Vec<SessionChoice>, RpcError> {
     #[derive(Deserialize)]
     struct Params {
+        #[serde(rename = "innkeeper.model")]
         model: Option<ModelSelection>,
+        #[serde(rename = "innkeeper.agent")]
         agent: Option<AgentSelection>,
     }
     let Params { model, agent } = read(params)?;

@@ -1,12 +1,15 @@
 //! The memory of a connection between messages. Everything is bounded.
 
+mod sessions;
+
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
+use self::sessions::Sessions;
 use crate::action::Action;
 use crate::json::{Object, is, objects, text};
-use crate::streamed::StreamedHead;
+use crate::streamed::{self, StreamedHead};
 use crate::version::Version;
 
 /// Maximum entries of each kind. A client with more dispatches under way gets the answers to the oldest in the words of
@@ -24,7 +27,7 @@ pub(crate) struct Memory {
     client_id: String,
     dispatches: Recent<i64, Dispatched>,
     requests: Recent<String, String>,
-    sessions: Recent<String, SessionMemory>,
+    sessions: Sessions,
 }
 
 /// An action as the client dispatched it.
@@ -36,35 +39,19 @@ pub(crate) struct Dispatched {
     pub(crate) action: Value,
 }
 
-/// A session that the client is subscribed to.
-#[derive(Debug, Default)]
-struct SessionMemory {
-    /// The chat that is shown as the session (0.3 and older).
-    chat: Option<SessionChat>,
-    /// Whether the session counts as read (0.3 and older).
-    is_read: bool,
-    /// The client's own entry among the active clients, in 1.0 (0.4 and older).
-    own_client: Option<Value>,
-    /// URI and id of each customization (0.1).
-    customizations: Vec<(String, String)>,
-}
-
-/// A chat that is shown as its session.
-#[derive(Debug)]
-struct SessionChat {
-    uri: String,
-    /// The first bytes of its streamed output, and those that take their place.
-    head: StreamedHead,
-}
-
 impl Memory {
     pub(crate) fn new(client_id: &str) -> Self {
         Self {
             client_id: client_id.to_owned(),
             dispatches: Recent::default(),
             requests: Recent::default(),
-            sessions: Recent::default(),
+            sessions: Sessions::new(MAX_ENTRIES),
         }
+    }
+
+    /// Sets how many sessions the client can be subscribed to.
+    pub(crate) fn set_max_sessions(&mut self, max: usize) {
+        self.sessions.set_max(max);
     }
 
     pub(crate) fn client_id(&self) -> &str {
@@ -101,31 +88,27 @@ impl Memory {
     }
 
     pub(crate) fn show_chat_as(&mut self, chat: &str, session: &str, is_read: bool, version: Version) {
-        let entry = self.sessions.entry(session);
-        entry.chat = Some(SessionChat {
-            uri: chat.to_owned(),
-            head: StreamedHead::new(chat, session, version),
-        });
-        entry.is_read = is_read;
+        self.sessions.entry(session).is_read = is_read;
+        let head = StreamedHead::new(chat, session, version);
+        self.sessions.show_chat_as(chat, session, head);
     }
 
     /// The head of streamed output of a chat that is shown as a session.
     pub(crate) fn streamed_head(&self, message: &[u8]) -> Option<&StreamedHead> {
-        let chats = self.sessions.0.iter().filter_map(|(_, entry)| entry.chat.as_ref());
-        chats.map(|chat| &chat.head).find(|head| head.begins(message))
+        let (_, head) = self.sessions.of_chat(streamed::channel_of(message)?)?;
+        head.begins(message).then_some(head)
     }
 
-    /// The session that a chat is shown as.
+    /// The session that a chat is shown as, also on the way to a client that has left it.
     pub(crate) fn session_of(&self, chat: &str) -> Option<&str> {
-        let shown = |(_, entry): &&(String, SessionMemory)| entry.chat.as_ref().is_some_and(|shown| shown.uri == chat);
-        let (session, _) = self.sessions.0.iter().find(shown)?;
+        let (session, _) = self.sessions.of_chat(chat)?;
         Some(session)
     }
 
     /// The chat that is shown as a session.
     pub(crate) fn chat_of(&self, session: &str) -> Option<&str> {
-        let chat = self.sessions.get(session)?.chat.as_ref()?;
-        Some(&chat.uri)
+        let entry = self.sessions.get(session)?;
+        entry.chat.as_deref().filter(|_| !entry.is_left)
     }
 
     /// Whether a session counts as read.
@@ -202,9 +185,9 @@ impl Memory {
         self.sessions.entry(session).own_client = client.cloned();
     }
 
-    /// Forgets a channel that the client left.
-    pub(crate) fn forget(&mut self, channel: &str) {
-        self.sessions.remove(channel);
+    /// The client leaves a channel. Actions of its chat may still be on their way down.
+    pub(crate) fn leave(&mut self, channel: &str) {
+        self.sessions.leave(channel);
     }
 }
 
@@ -252,42 +235,12 @@ impl<K: PartialEq, V> Recent<K, V> {
         self.0.push_back((key, value));
     }
 
-    fn position<Q: ?Sized + PartialEq>(&self, key: &Q) -> Option<usize>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        self.0.iter().position(|(known, _)| known.borrow() == key)
-    }
-
-    fn get<Q: ?Sized + PartialEq>(&self, key: &Q) -> Option<&V>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        self.position(key).map(|position| &self.0[position].1)
-    }
-
-    fn get_mut<Q: ?Sized + PartialEq>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        self.position(key).map(|position| &mut self.0[position].1)
-    }
-
     fn remove<Q: ?Sized + PartialEq>(&mut self, key: &Q) -> Option<V>
     where
         K: std::borrow::Borrow<Q>,
     {
-        let position = self.position(key)?;
+        let position = self.0.iter().position(|(known, _)| known.borrow() == key)?;
         self.0.remove(position).map(|(_, value)| value)
-    }
-}
-
-impl<V: Default> Recent<String, V> {
-    fn entry(&mut self, key: &str) -> &mut V {
-        let value = self.remove(key).unwrap_or_default();
-        self.insert(key.to_owned(), value);
-        let last = self.0.len() - 1;
-        &mut self.0[last].1
     }
 }
 
@@ -337,8 +290,16 @@ mod tests {
         assert_eq!(memory.session_of("chat:1"), Some("session:1"));
         assert_eq!(memory.chat_of("session:1"), Some("chat:1"));
         assert!(memory.is_read("session:1"));
-        memory.forget("session:1");
+        memory.leave("session:1");
+        assert_eq!(memory.chat_of("session:1"), None, "the core finds the chat");
+        assert_eq!(
+            memory.session_of("chat:1"),
+            Some("session:1"),
+            "actions are on their way"
+        );
+        memory.show_chat_as("chat:2", "session:1", true, Version::V0_3);
         assert_eq!(memory.session_of("chat:1"), None);
+        assert_eq!(memory.chat_of("session:1"), Some("chat:2"));
     }
 
     #[test]

@@ -12,6 +12,15 @@ use crate::version::Version;
 /// The first bytes of an `action` message, as the host encodes it.
 const MESSAGE: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
 
+/// The chat that an encoded message is about. A URI that is escaped in JSON is not read; it takes the way of all other
+/// messages.
+pub(crate) fn channel_of(message: &[u8]) -> Option<&str> {
+    let rest = message.strip_prefix(MESSAGE.as_bytes())?;
+    let rest = rest.strip_prefix(br#"{"channel":""#)?;
+    let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    (rest[end] == b'"').then(|| std::str::from_utf8(&rest[..end]).ok())?
+}
+
 /// The first bytes of the streamed output of one chat.
 #[derive(Debug)]
 pub(crate) struct StreamedHead {

@@ -31,7 +31,7 @@ pub struct Translator {
     memory: Memory,
 }
 
-/// The translation of a message from the client.
+/// The translation of a notification from the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Up {
     /// Handed on as if a client of 1.0 had sent it.
@@ -40,17 +40,6 @@ pub enum Up {
         method: String,
         /// Its parameters.
         params: Value,
-    },
-    /// The result, at once.
-    Answer(Value),
-    /// An error, at once.
-    Refuse {
-        /// The code of JSON-RPC or AHP.
-        code: i32,
-        /// The reason.
-        message: String,
-        /// Its details.
-        data: Option<Value>,
     },
     /// A dispatch that cannot be done. Its author gets a rejection with its own JSON; the core numbers it.
     Reject {
@@ -63,8 +52,6 @@ pub enum Up {
         /// The reason.
         reason: String,
     },
-    /// There is nothing to do.
-    Nothing,
 }
 
 impl Translator {
@@ -74,6 +61,12 @@ impl Translator {
             version,
             memory: Memory::new(client_id),
         }
+    }
+
+    /// Remembers the sessions of so many subscriptions, which is as many as the client can have.
+    pub fn with_subscriptions(mut self, max: usize) -> Self {
+        self.memory.set_max_sessions(max);
+        self
     }
 
     /// The version of the client.
@@ -100,39 +93,37 @@ impl Translator {
         self.memory.learn_session(session, state);
     }
 
-    /// Translates a request. `id` is its raw JSON; the answer finds its method by it.
-    pub fn up_request(&mut self, id: &str, method: &str, params: Value, _now_ms: i64) -> Up {
-        let up = self.up_params(method, params);
-        if let Up::Forward { method, params } = &up {
-            if TRANSLATED_RESULTS.contains(&method.as_str())
-                && let Some(id) = plain_id(id)
-            {
-                self.memory.begin_request(id, method.clone());
-            }
-            if method == "createSession"
-                && self.version.has_one_active_client()
-                && let (Some(session), Some(client)) = (params.get("channel"), params.get("activeClient"))
-            {
-                let session = session.as_str().unwrap_or_default();
-                self.memory.learn_client(session, Some(client));
-            }
+    /// Translates a request to its method and its parameters in 1.0. `id` is its raw JSON; the answer finds its method
+    /// by it.
+    pub fn up_request(&mut self, id: &str, method: &str, params: Value) -> (String, Value) {
+        let (method, params) = self.up_params(method, params);
+        if TRANSLATED_RESULTS.contains(&method.as_str())
+            && let Some(id) = plain_id(id)
+        {
+            self.memory.begin_request(id, method.clone());
         }
-        up
+        if method == "createSession"
+            && self.version.has_one_active_client()
+            && let (Some(session), Some(client)) = (params.get("channel"), params.get("activeClient"))
+        {
+            let session = session.as_str().unwrap_or_default();
+            self.memory.learn_client(session, Some(client));
+        }
+        (method, params)
     }
 
     /// Translates a notification.
-    pub fn up_notification(&mut self, method: &str, params: Value, now_ms: i64) -> Vec<Up> {
+    pub fn up_notification(&mut self, method: &str, params: Value, now_ms: i64) -> Up {
         match (method, params) {
-            ("dispatchAction", Value::Object(params)) => vec![self.up_dispatch(params, now_ms)],
+            ("dispatchAction", Value::Object(params)) => self.up_dispatch(params, now_ms),
             (method, params) => {
-                let up = self.up_params(method, params);
-                if let Up::Forward { method, params } = &up
-                    && method == "unsubscribe"
+                let (method, params) = self.up_params(method, params);
+                if method == "unsubscribe"
                     && let Some(channel) = params.get("channel").and_then(Value::as_str)
                 {
-                    self.memory.forget(channel);
+                    self.memory.leave(channel);
                 }
-                vec![up]
+                Up::Forward { method, params }
             }
         }
     }
@@ -165,15 +156,12 @@ impl Translator {
     }
 
     /// Translates the parameters of anything but a dispatch.
-    fn up_params(&mut self, method: &str, params: Value) -> Up {
+    fn up_params(&mut self, method: &str, params: Value) -> (String, Value) {
         let params = match params {
             Value::Object(params) => params,
             // Up to 0.1 there are methods without any.
             Value::Null if !self.version.has_channels() => Object::new(),
-            params => {
-                let method = method.to_owned();
-                return Up::Forward { method, params };
-            }
+            params => return (method.to_owned(), params),
         };
         let mut request = Request {
             method: method.to_owned(),
@@ -183,10 +171,7 @@ impl Translator {
             walk::up_request(step, &mut request);
             step.up_request(&mut request, &self.memory);
         }
-        Up::Forward {
-            method: request.method,
-            params: Value::Object(request.params),
-        }
+        (request.method, Value::Object(request.params))
     }
 
     fn up_dispatch(&mut self, mut params: Object, now_ms: i64) -> Up {

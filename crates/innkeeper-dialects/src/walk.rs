@@ -168,7 +168,7 @@ pub(crate) fn up_dispatch(step: &dyn Step, action: &mut Action) {
     let keys: &[&str] = match kind.split_once('/').map_or("", |(_, name)| name) {
         "turnStarted" | "pendingMessageSet" => &MESSAGE,
         "draftChanged" => &["draft"],
- "toolCallConfirmed" => &["userSuggestion"],
+        "toolCallConfirmed" => &["userSuggestion"],
         "toolCallContentChanged" => {
             up_tool_content(step, &mut action.body);
             &[]

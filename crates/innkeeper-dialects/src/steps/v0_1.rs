@@ -422,7 +422,13 @@ mod tests {
 
     #[test]
     fn changed_files_do_not_exist() {
-        for kind in ["fileSet", "fileRemoved", "statusChanged", "operationsChanged", "cleared"] {
+        for kind in [
+            "fileSet",
+            "fileRemoved",
+            "statusChanged",
+            "operationsChanged",
+            "cleared",
+        ] {
             assert!(down(&V0_1, json!({ "type": format!("changeset/{kind}") }), None).is_empty());
         }
         assert!(down(&V0_1, json!({ "type": "session/changesetsChanged" }), None).is_empty());

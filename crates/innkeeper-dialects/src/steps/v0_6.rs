@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn the_result_of_a_command_goes_up_into_its_terminal() {
         let terminal = |resource: &str| json!({ "type": "terminal", "resource": resource, "title": "t" });
-        let complete = json!({ "type": "terminalComplete", "resource": "b", "exitCode": 1, "preview": "x", "cwd": "c" });
+        let complete =
+            json!({ "type": "terminalComplete", "resource": "b", "exitCode": 1, "preview": "x", "cwd": "c" });
         let content = json!([terminal("a"), complete, terminal("b")]);
         let mut with_result = terminal("b");
         with_result["result"] = json!({ "exitCode": 1, "preview": "x" });
@@ -306,7 +307,10 @@ mod tests {
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
         let complete = json!({ "type": "terminalComplete", "exitCode": 2, "preview": "no such file\n" });
         assert_eq!(up(complete), text("no such file\nexit code 2"));
-        assert_eq!(up(json!({ "type": "terminalComplete", "exitCode": 0 })), text("exit code 0"));
+        assert_eq!(
+            up(json!({ "type": "terminalComplete", "exitCode": 0 })),
+            text("exit code 0")
+        );
         assert_eq!(up(json!({ "type": "terminalComplete", "preview": "x" })), text("x"));
     }
 }

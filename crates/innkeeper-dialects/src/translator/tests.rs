@@ -23,7 +23,7 @@ fn down(translator: &mut Translator, channel: &str, action: Value, origin: Optio
 
 fn dispatch(translator: &mut Translator, channel: &str, client_seq: i64, action: Value) -> Up {
     let params = json!({ "channel": channel, "clientSeq": client_seq, "action": action });
-    translator.up_notification("dispatchAction", params, 0).remove(0)
+    translator.up_notification("dispatchAction", params, 0)
 }
 
 fn text(translator: &mut Translator, text: Value) -> Option<Value> {
@@ -166,6 +166,20 @@ fn changed_tools_complete_the_entry_of_a_snapshot_after_a_reconnect() {
 }
 
 #[test]
+fn actions_on_their_way_keep_the_name_of_a_session_that_the_client_left() {
+    for version in [Version::V0_1, Version::V0_3] {
+        let mut translator = shown_as_session(version, false);
+        let subject = if version.has_channels() { "channel" } else { "resource" };
+        translator.up_notification("unsubscribe", json!({ subject: "session:1" }), 0);
+        let delta = json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "x" });
+        let shown = down(&mut translator, "chat:1", delta.clone(), None);
+        assert!(!shown[0].to_string().contains("chat:1"), "{version}: {}", shown[0]);
+        assert!(shown[0].to_string().contains("session:1"), "{version}: {}", shown[0]);
+        assert!(translator.streamed_head(&message("chat:1", delta, None)).is_some());
+    }
+}
+
+#[test]
 fn messages_of_0_1_have_no_channels() {
     let mut translator = shown_as_session(Version::V0_1, false);
     let delta = json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "x" });
@@ -177,7 +191,7 @@ fn messages_of_0_1_have_no_channels() {
     );
 
     let params = json!({ "clientSeq": 1, "action": { "type": "session/truncated", "session": "session:1" } });
-    let up = translator.up_notification("dispatchAction", params, 0).remove(0);
+    let up = translator.up_notification("dispatchAction", params, 0);
     let method = "dispatchAction".to_owned();
     let params = json!({ "clientSeq": 1, "action": { "type": "chat/truncated" }, "channel": "chat:1" });
     assert_eq!(up, Up::Forward { method, params });
@@ -186,16 +200,14 @@ fn messages_of_0_1_have_no_channels() {
 #[test]
 fn methods_of_0_1_may_have_no_parameters() {
     let mut translator = Translator::new(Version::V0_1, "me");
-    let up = translator.up_request("1", "listSessions", Value::Null, 0);
-    let method = "listSessions".to_owned();
-    let params = json!({ "channel": "ahp-root://" });
-    assert_eq!(up, Up::Forward { method, params });
+    let up = translator.up_request("1", "listSessions", Value::Null);
+    assert_eq!(up, ("listSessions".to_owned(), json!({ "channel": "ahp-root://" })));
 }
 
 #[test]
 fn results_are_translated_by_the_method_of_their_request() {
     let mut translator = Translator::new(Version::V0_4, "me");
-    translator.up_request("\"\\u0061\"", "listSessions", json!({ "channel": "ahp-root://" }), 0);
+    translator.up_request("\"\\u0061\"", "listSessions", json!({ "channel": "ahp-root://" }));
     let response = json!({ "jsonrpc": "2.0", "id": "a", "result": { "items": [{ "createdAt": "1970-01-01T00:00:01Z",
         "modifiedAt": "1970-01-01T00:00:02Z", "workingDirectories": ["w"], "chats": [] }] } });
     let shown = text(&mut translator, response.clone()).unwrap();
@@ -211,15 +223,10 @@ fn results_are_translated_by_the_method_of_their_request() {
 #[test]
 fn turns_before_a_turn_have_the_words_of_their_version() {
     let mut translator = shown_as_session(Version::V0_2, false);
-    let up = translator.up_request(
-        "5",
-        "fetchTurns",
-        json!({ "channel": "session:1", "before": "t9", "limit": 2 }),
-        0,
-    );
-    let method = "innkeeper/fetchTurnsBefore".to_owned();
+    let params = json!({ "channel": "session:1", "before": "t9", "limit": 2 });
+    let up = translator.up_request("5", "fetchTurns", params);
     let params = json!({ "channel": "chat:1", "before": "t9", "limit": 2 });
-    assert_eq!(up, Up::Forward { method, params });
+    assert_eq!(up, ("innkeeper/fetchTurnsBefore".to_owned(), params));
     let turn = json!({ "id": "t8", "message": { "text": "hi", "origin": { "kind": "user" } }, "state": "error",
         "responseParts": [{ "kind": "error", "error": { "message": "m" } }] });
     let response = json!({ "jsonrpc": "2.0", "id": 5, "result": { "turns": [turn], "hasMore": true } });
@@ -326,7 +333,7 @@ fn malformed_messages_pass_on_to_the_core() {
             json!({ "action": [] }),
         ] {
             let up = translator.up_notification("dispatchAction", params, 0);
-            assert!(matches!(up[..], [Up::Forward { .. }]), "{up:?}");
+            assert!(matches!(up, Up::Forward { .. }), "{up:?}");
         }
     }
 }
@@ -344,10 +351,10 @@ fn streamed_output_with_another_head_is_the_message_that_the_ladder_makes() {
     for version in [Version::V0_1, Version::V0_2, Version::V0_3] {
         let mut translator = Translator::new(version, "me");
         translator.shows_chat_as("chat:other", "session:other", false);
-        translator.shows_chat_as("chat:\"1\"", "session:\\1", false);
+        translator.shows_chat_as("chat:1", "session:\\1", false);
         for kind in ["chat/delta", "chat/reasoning"] {
             let action = json!({ "type": kind, "turnId": "t", "partId": "p", "content": "a \"quoted\"\nline" });
-            let message = message("chat:\"1\"", action, None);
+            let message = message("chat:1", action, None);
             let (head, replaced) = translator.streamed_head(&message).unwrap();
             let reheaded = [&head, &message[replaced..]].concat();
             let translated = translator.down_action(&message, None);
@@ -363,6 +370,7 @@ fn streamed_output_of_chats_that_are_not_shown_keeps_its_head() {
     let action = || json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "x" });
     assert!(translator.streamed_head(&message("chat:1", action(), None)).is_some());
     assert_eq!(translator.streamed_head(&message("chat:10", action(), None)), None);
+    assert_eq!(translator.streamed_head(&message("chat:1\\", action(), None)), None);
     let newer = Translator::new(Version::V0_4, "me");
     assert_eq!(newer.streamed_head(&message("chat:1", action(), None)), None);
 }

@@ -49,7 +49,7 @@ impl Connections {
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let outbox = Arc::new(Outbox::new(QueueLimits::from(limits)));
-        let edge = Arc::new(Edge::default());
+        let edge = Arc::new(Edge::new(limits.core.max_subscriptions));
         let first_id = getrandom::u32().map_or(1, u64::from);
         let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
@@ -126,13 +126,6 @@ impl Connections {
 
     /// Sends a request to the client of a connection. The root channel is added to `params`.
     pub(crate) fn request(&mut self, conn: ConnId, method: ReverseMethod, params: Map<String, Value>, reply: Reply) {
-        let version = self.get(conn).map(|connection| connection.edge.version());
-        if let Some(version) = version.filter(|version| !version.has_reverse_requests()) {
-            let message = format!("clients of AHP {version} take no requests");
-            let code = i64::from(error::code::METHOD_NOT_FOUND);
-            let _ = reply.send(Err(ClientRequestError::Refused { code, message }));
-            return;
-        }
         let mut params = params;
         params.insert("channel".to_owned(), json!(innkeeper_core::uri::ROOT));
         self.send_request(conn, reply, |id| {
@@ -160,6 +153,13 @@ impl Connections {
             let _ = reply.send(Err(ClientRequestError::Disconnected));
             return;
         };
+        let version = connection.edge.version();
+        if !version.has_reverse_requests() {
+            let message = format!("clients of AHP {version} take no requests");
+            let code = i64::from(error::code::METHOD_NOT_FOUND);
+            let _ = reply.send(Err(ClientRequestError::Refused { code, message }));
+            return;
+        }
         if let Some(id) = connection.reverse_requests.add(reply) {
             connection.outbox.push(Outgoing::Text(encode(id).into()));
         }

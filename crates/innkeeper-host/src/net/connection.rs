@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use innkeeper_core::frame::{encode_error, encode_result};
+use innkeeper_core::frame::encode_error;
 use innkeeper_core::{
     ClientId, Command, ConnId, Dispatch, Input, Outgoing, Principal, RequestId, RpcError, Scope, Wire, error::code,
 };
@@ -232,60 +232,35 @@ impl<S: Source> Reader<S> {
 
     /// Handles a request of a client that speaks an older version.
     async fn older_request(&mut self, id: RequestId, method: &str, params: Option<&RawValue>) -> Option<()> {
-        match self.edge.up_request(&id, method, params, now_ms()) {
-            Up::Forward { method, params } => {
-                let command = match to_raw_value(&params) {
-                    Ok(params) => self.request_of(methods::find_older(&method), &method, Some(&params)),
-                    Err(_) => Err(RpcError::method_not_found(&method)),
-                };
-                self.route(id, command).await
-            }
-            Up::Answer(result) => {
-                self.outbox.push(Outgoing::Text(encode_result(&id, &result)));
-                Some(())
-            }
-            Up::Refuse { code, message, data } => {
-                self.answer(Some(&id), &RpcError { code, message, data });
-                Some(())
-            }
-            // Only dispatches are rejected, and they are notifications.
-            Up::Reject { reason, .. } => {
-                self.answer(Some(&id), &RpcError::invalid_request(reason));
-                Some(())
-            }
-            Up::Nothing => {
-                self.outbox.push(Outgoing::Text(encode_result(&id, &Value::Null)));
-                Some(())
-            }
-        }
+        let (method, params) = self.edge.up_request(&id, method, params);
+        let command = match to_raw_value(&params) {
+            Ok(params) => self.request_of(methods::find_older(&method), &method, Some(&params)),
+            Err(_) => Err(RpcError::method_not_found(&method)),
+        };
+        self.route(id, command).await
     }
 
     /// Handles a notification of a client that speaks an older version.
     async fn older_notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<()> {
-        for up in self.edge.up_notification(method, params, now_ms()) {
-            let input = match up {
-                Up::Forward { method, params } => match to_raw_value(&params) {
-                    Ok(params) => self.notification_of(&method, Some(&params), methods::older_dispatch),
-                    Err(_) => None,
-                },
-                Up::Reject {
-                    channel,
-                    client_seq,
-                    action,
-                    reason,
-                } => {
-                    let dispatch = methods::rejected_dispatch(channel, client_seq, &action, reason);
-                    dispatch.map(|dispatch| Input::Dispatch {
-                        conn: self.conn,
-                        dispatch: Box::new(dispatch),
-                    })
-                }
-                // A notification is never answered.
-                Up::Answer(_) | Up::Refuse { .. } | Up::Nothing => None,
-            };
-            self.take(input).await?;
-        }
-        Some(())
+        let input = match self.edge.up_notification(method, params, now_ms()) {
+            Up::Forward { method, params } => match to_raw_value(&params) {
+                Ok(params) => self.notification_of(&method, Some(&params), methods::older_dispatch),
+                Err(_) => None,
+            },
+            Up::Reject {
+                channel,
+                client_seq,
+                action,
+                reason,
+            } => {
+                let dispatch = methods::rejected_dispatch(channel, client_seq, &action, reason);
+                dispatch.map(|dispatch| Input::Dispatch {
+                    conn: self.conn,
+                    dispatch: Box::new(dispatch),
+                })
+            }
+        };
+        self.take(input).await
     }
 
     fn request(&self, name: &str, params: Option<&RawValue>) -> Result<Command, RpcError> {

@@ -20,6 +20,8 @@ use serde_json::value::RawValue;
 pub struct Edge {
     /// Whether the connection speaks the newest version for good, so that nothing of it is ever looked at.
     is_native: AtomicBool,
+    /// How many channels the client can be subscribed to, if that is not the default.
+    max_subscriptions: Option<usize>,
     inner: Mutex<Inner>,
 }
 
@@ -31,6 +33,14 @@ struct Inner {
 }
 
 impl Edge {
+    /// The edge of a connection that can have so many subscriptions.
+    pub fn new(max_subscriptions: usize) -> Self {
+        Self {
+            max_subscriptions: Some(max_subscriptions),
+            ..Self::default()
+        }
+    }
+
     /// Whether the connection speaks the newest version, and its handshake is over.
     pub fn is_native(&self) -> bool {
         self.is_native.load(Ordering::Acquire)
@@ -54,25 +64,33 @@ impl Edge {
     pub fn begin(&self, version: Version, client_id: &str) {
         let mut inner = self.inner.lock();
         if !inner.is_settled {
-            inner.translator = version.is_translated().then(|| Translator::new(version, client_id));
+            let translator = Translator::new(version, client_id);
+            let translator = match self.max_subscriptions {
+                Some(max) => translator.with_subscriptions(max),
+                None => translator,
+            };
+            inner.translator = version.is_translated().then_some(translator);
         }
     }
 
-    /// Translates a request up.
-    pub fn up_request(&self, id: &RequestId, method: &str, params: Option<&RawValue>, now_ms: i64) -> Up {
+    /// Translates a request up, to its method and its parameters.
+    pub fn up_request(&self, id: &RequestId, method: &str, params: Option<&RawValue>) -> (String, Value) {
         let params = parsed(params);
         match &mut self.inner.lock().translator {
-            Some(translator) => translator.up_request(id.as_json(), method, params, now_ms),
-            None => forward(method, params),
+            Some(translator) => translator.up_request(id.as_json(), method, params),
+            None => (method.to_owned(), params),
         }
     }
 
     /// Translates a notification up.
-    pub fn up_notification(&self, method: &str, params: Option<&RawValue>, now_ms: i64) -> Vec<Up> {
+    pub fn up_notification(&self, method: &str, params: Option<&RawValue>, now_ms: i64) -> Up {
         let params = parsed(params);
         match &mut self.inner.lock().translator {
             Some(translator) => translator.up_notification(method, params, now_ms),
-            None => vec![forward(method, params)],
+            None => {
+                let method = method.to_owned();
+                Up::Forward { method, params }
+            }
         }
     }
 
@@ -148,11 +166,6 @@ fn parsed(params: Option<&RawValue>) -> Value {
     params
         .and_then(|params| serde_json::from_str(params.get()).ok())
         .unwrap_or_default()
-}
-
-fn forward(method: &str, params: Value) -> Up {
-    let method = method.to_owned();
-    Up::Forward { method, params }
 }
 
 /// The version that an `initialize` is going to be answered in, and the client; `None` if the core refuses it.

@@ -1,3 +1,7 @@
+use innkeeper_core::Version;
+use innkeeper_dialects::{Translator, Up};
+use serde_json::json;
+
 use super::*;
 
 fn params(json: &str) -> Box<RawValue> {
@@ -433,5 +437,50 @@ fn wch03_sec04_patterns_have_a_bound_together() {
             let accepted = watch(field, &patterns);
             assert!(accepted.starts_with("Part(ResourceWatch(Create"), "{accepted:.200}");
         }
+    }
+}
+
+#[test]
+fn parameters_of_older_versions_count_only_for_those_that_have_them() {
+    let older = |version: Version, name: &str, json: Value| {
+        let mut translator = Translator::new(version, "me");
+        let (method, params) = translator.up_request("1", name, json);
+        let method = find_older(&method).expect("a method");
+        let Route::Core(parse) = method.route else {
+            panic!("not a core method")
+        };
+        format!(
+            "{:?}",
+            parse(&to_raw_value(&params).expect("JSON")).expect("good parameters")
+        )
+    };
+    let session = json!({ "channel": "a:/b", "session": "a:/b", "model": { "id": "m" },
+        "fork": { "session": "a:/c", "turnId": "t" } });
+    let has_fork = |version: Version| ![Version::V0_9, Version::V1_0].contains(&version);
+    let chat = json!({ "channel": "a:/b", "chat": "ahp-chat:/c", "model": { "id": "m" } });
+    for version in Version::ALL.into_iter().filter(|version| version.is_translated()) {
+        let created = older(version, "createSession", session.clone());
+        assert_eq!(created.contains("turn_id"), has_fork(version), "{version}: {created}");
+        assert_eq!(
+            created.contains(r#"id: "m""#),
+            version.session_has_model(),
+            "{version}: {created}"
+        );
+        let created = older(version, "createChat", chat.clone());
+        assert_eq!(
+            created.contains(r#"id: "m""#),
+            version.session_has_model(),
+            "{version}: {created}"
+        );
+
+        let mut translator = Translator::new(version, "me");
+        let action = json!({ "type": "session/modelChanged", "session": "a:/b", "model": { "id": "m" } });
+        let dispatch = json!({ "channel": "a:/b", "clientSeq": 1, "action": action });
+        let Up::Forward { params, .. } = translator.up_notification("dispatchAction", dispatch, 0) else {
+            panic!("{version}: not forwarded");
+        };
+        let dispatch = older_dispatch(&to_raw_value(&params).expect("JSON")).expect("a dispatch");
+        assert_eq!(dispatch.choice.is_some(), version.session_has_model(), "{version}");
+        assert!(dispatch.action.is_err(), "{version}: 1.0 has no such action");
     }
 }

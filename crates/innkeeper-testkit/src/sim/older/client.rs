@@ -112,7 +112,7 @@ impl OlderClient {
     }
 
     /// `initialize` as its version says it.
-    pub(in crate::sim) fn initialize(&mut self, id: u64, now_ms: i64) -> Result<Input, Violation> {
+    pub(in crate::sim) fn initialize(&mut self, id: u64) -> Result<Input, Violation> {
         let channels: Vec<String> = std::mem::take(&mut self.channels).into_iter().collect();
         channels.iter().for_each(|channel| self.mirror.forget(channel));
         let subscriptions: BTreeSet<&str> = channels
@@ -125,14 +125,14 @@ impl OlderClient {
             true => params["protocolVersions"] = json!([self.version().as_str()]),
             false => params["protocolVersion"] = 1.into(),
         }
-        self.request(id, SentRequest::Initialize, "initialize", params, now_ms)
+        self.request(id, SentRequest::Initialize, "initialize", params)
     }
 
     /// `reconnect` as its version says it.
-    pub(in crate::sim) fn reconnect(&mut self, id: u64, now_ms: i64) -> Result<Input, Violation> {
+    pub(in crate::sim) fn reconnect(&mut self, id: u64) -> Result<Input, Violation> {
         let params =
             json!({ "clientId": self.id, "lastSeenServerSeq": self.last_seen, "subscriptions": self.channels });
-        self.request(id, SentRequest::Reconnect, "reconnect", params, now_ms)
+        self.request(id, SentRequest::Reconnect, "reconnect", params)
     }
 
     /// `subscribe`, with the latest turns of a chat only if its version can ask for that.
@@ -141,7 +141,6 @@ impl OlderClient {
         id: u64,
         channel: &str,
         turns: Option<usize>,
-        now_ms: i64,
     ) -> Result<Input, Violation> {
         let subject = if self.version().has_channels() {
             "channel"
@@ -152,11 +151,11 @@ impl OlderClient {
         if let Some(turns) = turns.filter(|_| self.version().pages_turns()) {
             params["view"] = json!({ "turns": turns });
         }
-        self.request(id, SentRequest::Subscribe, "subscribe", params, now_ms)
+        self.request(id, SentRequest::Subscribe, "subscribe", params)
     }
 
     /// The next page of older turns, if its version loads them in pages and there are some.
-    pub(in crate::sim) fn fetch_turns(&mut self, id: u64, now_ms: i64) -> Option<Result<Input, Violation>> {
+    pub(in crate::sim) fn fetch_turns(&mut self, id: u64) -> Option<Result<Input, Violation>> {
         if !self.version().pages_turns() {
             return None;
         }
@@ -165,30 +164,20 @@ impl OlderClient {
             Some((channel.clone(), cursor))
         })?;
         let params = json!({ "channel": channel, "cursor": cursor });
-        Some(self.request(id, SentRequest::Other, "fetchTurns", params, now_ms))
+        Some(self.request(id, SentRequest::Other, "fetchTurns", params))
     }
 
-    fn request(
-        &mut self,
-        id: u64,
-        asked: SentRequest,
-        method: &str,
-        params: Value,
-        now_ms: i64,
-    ) -> Result<Input, Violation> {
+    fn request(&mut self, id: u64, asked: SentRequest, method: &str, params: Value) -> Result<Input, Violation> {
         let conn = self.conn.ok_or_else(|| Violation::new("no transport"))?;
         self.asked.insert(id, asked);
         let id = RequestId::number(id);
         let params = raw(&params)?;
-        let up = match self.queue.edge() {
-            Some(edge) => edge.up_request(&id, method, Some(&params), now_ms),
-            None => Up::Forward {
-                method: method.to_owned(),
-                params: serde_json::from_str(params.get()).unwrap_or_default(),
-            },
-        };
-        let Up::Forward { method, params } = up else {
-            return Err(self.violation(format!("{method} is not forwarded: {up:?}")));
+        let (method, params) = match self.queue.edge() {
+            Some(edge) => edge.up_request(&id, method, Some(&params)),
+            None => (
+                method.to_owned(),
+                serde_json::from_str(params.get()).unwrap_or_default(),
+            ),
         };
         let command = command(&method, &params).map_err(|problem| self.violation(format!("{method}: {problem}")))?;
         Ok(Input::Request { conn, id, command })
@@ -227,32 +216,30 @@ impl OlderClient {
     fn notify(&self, method: &str, params: &Value, now_ms: i64) -> Result<Vec<Input>, Violation> {
         let conn = self.conn.ok_or_else(|| Violation::new("no transport"))?;
         let raw_params = raw(params)?;
-        let ups = match self.queue.edge() {
+        let up = match self.queue.edge() {
             Some(edge) => edge.up_notification(method, Some(&raw_params), now_ms),
-            None => vec![Up::Forward {
+            None => Up::Forward {
                 method: method.to_owned(),
                 params: params.clone(),
-            }],
+            },
         };
-        ups.into_iter()
-            .map(|up| match up {
-                Up::Forward { method, params } => notification(conn, &method, &params)
-                    .map_err(|problem| self.violation(format!("{method} {params}: {problem}"))),
-                Up::Reject {
-                    channel,
-                    client_seq,
-                    action,
-                    reason,
-                } => match methods::rejected_dispatch(channel, client_seq, &action, reason) {
-                    Some(dispatch) => Ok(Input::Dispatch {
-                        conn,
-                        dispatch: Box::new(dispatch),
-                    }),
-                    None => Err(self.violation("a rejection cannot be written".to_owned())),
+        let input = match up {
+            Up::Forward { method, params } => notification(conn, &method, &params)
+                .map_err(|problem| self.violation(format!("{method} {params}: {problem}")))?,
+            Up::Reject {
+                channel,
+                client_seq,
+                action,
+                reason,
+            } => match methods::rejected_dispatch(channel, client_seq, &action, reason) {
+                Some(dispatch) => Input::Dispatch {
+                    conn,
+                    dispatch: Box::new(dispatch),
                 },
-                other => Err(self.violation(format!("{method} is answered: {other:?}"))),
-            })
-            .collect()
+                None => return Err(self.violation("a rejection cannot be written".to_owned())),
+            },
+        };
+        Ok(vec![input])
     }
 
     /// Reads up to `frames` messages.

@@ -186,7 +186,7 @@ impl Sim {
             generation: 0,
         };
         self.next_slot += 1;
-        let (id, now) = (self.next_id(), self.now_ms());
+        let id = self.next_id();
         let client = self.older_at(at);
         client.open(conn);
         let comes_back = !client.channels.is_empty();
@@ -198,8 +198,8 @@ impl Sim {
         })?;
         let client = self.older_at(at);
         let handshake = match comes_back {
-            true => client.reconnect(id, now)?,
-            false => client.initialize(id, now)?,
+            true => client.reconnect(id)?,
+            false => client.initialize(id)?,
         };
         self.handle(handshake)?;
         self.count("connections of older clients");
@@ -210,8 +210,8 @@ impl Sim {
         for reaction in self.older_at(at).read(frames)? {
             match reaction {
                 Reaction::Initialize => {
-                    let (id, now) = (self.next_id(), self.now_ms());
-                    let handshake = self.older_at(at).initialize(id, now)?;
+                    let id = self.next_id();
+                    let handshake = self.older_at(at).initialize(id)?;
                     self.handle(handshake)?;
                     self.read_older(at, usize::MAX)?;
                 }
@@ -247,8 +247,8 @@ impl Sim {
         if !self.older_at(at).is_ready {
             return Ok(());
         }
-        let (id, now) = (self.next_id(), self.now_ms());
-        let request = self.older_at(at).subscribe(id, channel, turns, now)?;
+        let id = self.next_id();
+        let request = self.older_at(at).subscribe(id, channel, turns)?;
         self.note(|| format!("{at:?} subscribes to {channel} with {turns:?} turns"));
         self.handle(request)
     }
@@ -279,8 +279,8 @@ impl Sim {
         if !self.older_at(at).is_ready {
             return Ok(());
         }
-        let (id, now) = (self.next_id(), self.now_ms());
-        match self.older_at(at).fetch_turns(id, now) {
+        let id = self.next_id();
+        match self.older_at(at).fetch_turns(id) {
             Some(request) => {
                 self.count("pages of turns for older clients");
                 self.handle(request?)

@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, SessionState};
 use innkeeper_cli::connection::contents::Contents;
-use innkeeper_cli::connection::link::{HostInfo, Ticket};
+use innkeeper_cli::connection::link::{HostInfo, LinkEvent, Ticket};
 use innkeeper_cli::connection::mirror::Mirror;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -132,6 +132,30 @@ enum Purpose {
     Operation(String),
 }
 
+/// How soon the screen has to be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redraw {
+    /// The user did something or waits for something.
+    AtOnce,
+    /// Only text was streamed. More will come, and no reader sees each piece.
+    WithMore,
+}
+
+/// Returns true if an event only adds text to what a model or a program writes.
+fn is_streamed(event: &LinkEvent) -> bool {
+    let LinkEvent::Action(envelope) = event else {
+        return false;
+    };
+    matches!(
+        envelope.action,
+        StateAction::ChatDelta(_)
+            | StateAction::ChatReasoning(_)
+            | StateAction::ChatToolCallDelta(_)
+            | StateAction::ChatToolCallContentChanged(_)
+            | StateAction::TerminalData(_)
+    )
+}
+
 /// The state of the screen.
 #[derive(Debug)]
 pub struct App {
@@ -161,6 +185,8 @@ pub struct App {
     starting: Option<Starting>,
     opened: Vec<String>,
     subscribed: HashSet<String>,
+    /// Turns that the state of each chat came with.
+    fetched_turns: HashMap<String, usize>,
     requests: HashMap<Ticket, Purpose>,
     next_ticket: Ticket,
     effects: Vec<Effect>,
@@ -168,6 +194,8 @@ pub struct App {
     /// The number of connections so far.
     connections: u64,
     is_dirty: bool,
+    /// Streamed text has arrived that is not drawn yet.
+    has_streamed: bool,
 }
 
 impl App {
@@ -198,12 +226,14 @@ impl App {
             starting: None,
             opened: Vec::new(),
             subscribed: HashSet::new(),
+            fetched_turns: HashMap::new(),
             requests: HashMap::new(),
             next_ticket: 1,
             effects: Vec::new(),
             has_listed: false,
             connections: 0,
             is_dirty: true,
+            has_streamed: false,
         }
     }
 
@@ -223,7 +253,10 @@ impl App {
             Event::Redraw => self.is_dirty = true,
             Event::Tick => self.handle_tick(before),
             Event::Link(event) => {
-                self.is_dirty = true;
+                match is_streamed(&event) {
+                    true => self.has_streamed = true,
+                    false => self.is_dirty = true,
+                }
                 self.handle_link(event);
             }
             Event::OutsideEnded(result) => {
@@ -237,14 +270,25 @@ impl App {
         std::mem::take(&mut self.effects)
     }
 
-    /// Returns true if the screen has to be drawn, once.
-    pub fn take_dirty(&mut self) -> bool {
-        std::mem::take(&mut self.is_dirty)
+    /// Returns how soon the screen has to be drawn, if it has to be.
+    pub fn redraw(&self) -> Option<Redraw> {
+        match (self.is_dirty, self.has_streamed) {
+            (true, _) => Some(Redraw::AtOnce),
+            (false, true) => Some(Redraw::WithMore),
+            (false, false) => None,
+        }
+    }
+
+    /// Notes that the screen shows everything.
+    pub fn mark_drawn(&mut self) {
+        self.is_dirty = false;
+        self.has_streamed = false;
     }
 
     /// Brings everything in line that follows from the state of the host.
     fn follow_state(&mut self) {
         self.follow_selection();
+        self.drop_old_turns();
         self.follow_starting();
         self.follow_waiting_sessions();
         self.follow_prompt();
@@ -353,6 +397,7 @@ impl App {
     fn unsubscribe(&mut self, uri: &str) {
         if self.subscribed.remove(uri) {
             self.mirror.forget(uri);
+            self.fetched_turns.remove(uri);
             self.effects.push(Effect::Unsubscribe(uri.to_owned()));
         }
     }

@@ -35,7 +35,7 @@ pub enum Effect {
     Dispatch(Ticket, String, Box<StateAction>),
     /// Send a request.
     Request(Ticket, &'static str, Value),
-    /// Subscribe to a channel.
+    /// Subscribe to a channel; to one that is subscribed to, to get its state anew.
     Subscribe(String),
     /// Unsubscribe from a channel.
     Unsubscribe(String),

@@ -350,7 +350,7 @@ impl Link {
             Order::Request(ticket, method, params) => live.request(ticket, method, params),
             Order::Subscribe(uri) => {
                 self.wanted.insert(uri.clone());
-                if !live.open.contains_key(&uri) && !live.opening.contains_key(&uri) {
+                if !live.opening.contains_key(&uri) {
                     live.subscribe(uri, self.first_turns);
                 }
             }

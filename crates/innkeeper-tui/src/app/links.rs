@@ -37,6 +37,7 @@ impl App {
             LinkEvent::State(snapshot) => {
                 let uri = snapshot.resource.clone();
                 self.mirror.set(*snapshot);
+                self.note_fetched_turns(&uri);
                 self.take_draft(&uri);
             }
             LinkEvent::Gone(uri) => self.forget_channel(&uri),
@@ -70,6 +71,7 @@ impl App {
     fn forget_channel(&mut self, uri: &str) {
         self.mirror.forget(uri);
         self.subscribed.remove(uri);
+        self.fetched_turns.remove(uri);
         let is_shown = match &self.selected {
             Selected::New => false,
             Selected::Session { session, chat } => session == uri || chat.as_deref() == Some(uri),

@@ -1,11 +1,13 @@
 //! The position in the chat: what is scrolled to, folded and selected.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use ratatui::text::Line;
 
 use super::App;
+use crate::event::Effect;
+use crate::text::markdown::Growing;
 
 /// The state of the chat's view.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ pub struct Transcript {
     pub(crate) blocks: Vec<DrawnBlock>,
     /// Rendered blocks by their id, with a fingerprint of what they show.
     pub(crate) cache: HashMap<String, (u64, Rc<Vec<Line<'static>>>)>,
+    /// Rendered answers by their id. They grow while they are streamed.
+    pub(crate) answers: HashMap<String, Growing>,
     /// Older turns were requested with this cursor.
     pub(crate) requested: Option<String>,
     /// The number of turns at the last drawing, to hold the position when older ones arrive.
@@ -46,6 +50,17 @@ impl Transcript {
     /// Follows the end of the chat.
     pub(crate) fn follow(&mut self) {
         self.top = None;
+    }
+
+    /// Forgets what was rendered of blocks that are gone.
+    pub(crate) fn forget_old_blocks(&mut self) {
+        let most = 2 * self.blocks.len() + 100;
+        if self.cache.len() <= most && self.answers.len() <= most {
+            return;
+        }
+        let live: HashSet<&str> = self.blocks.iter().map(|block| block.id.as_str()).collect();
+        self.cache.retain(|id, _| live.contains(id.as_str()));
+        self.answers.retain(|id, _| live.contains(id.as_str()));
     }
 
     /// Forgets everything about the previous chat.
@@ -124,7 +139,35 @@ impl Transcript {
     }
 }
 
+/// Turns of a chat that are held while its end is shown.
+const MAX_TURNS: usize = 400;
+
 impl App {
+    /// Fetches long chats anew, with their latest turns alone, so that a chat of days needs no more memory than one of
+    /// hours.
+    pub(super) fn drop_old_turns(&mut self) {
+        let read = self.chat_uri().filter(|_| self.transcript.top.is_some());
+        let mut long = Vec::new();
+        for (uri, chat) in &self.mirror.chats {
+            // A host that sends all turns must not be asked again and again.
+            let fetched = self.fetched_turns.get(uri).copied().unwrap_or_default();
+            if chat.turns.len() > MAX_TURNS.max(2 * fetched) && read != Some(uri) {
+                long.push((uri.clone(), chat.turns.len()));
+            }
+        }
+        for (uri, turns) in long {
+            self.fetched_turns.insert(uri.clone(), turns);
+            self.effects.push(Effect::Subscribe(uri));
+        }
+    }
+
+    /// Notes how many turns the state of a chat came with.
+    pub(super) fn note_fetched_turns(&mut self, uri: &str) {
+        if let Some(chat) = self.mirror.chats.get(uri) {
+            self.fetched_turns.insert(uri.to_owned(), chat.turns.len());
+        }
+    }
+
     /// Requests older turns when the user has scrolled to the first one.
     pub(crate) fn load_older(&mut self) {
         if self.transcript.top.is_none_or(|top| top > self.transcript.height) {

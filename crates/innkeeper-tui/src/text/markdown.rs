@@ -1,5 +1,7 @@
 //! Markdown of models as styled lines.
 
+mod growing;
+
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -8,15 +10,30 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{clean, highlight, truncate, wrap};
 use crate::theme::Theme;
 
+pub(crate) use growing::Growing;
+
 /// Renders Markdown. The source may be incomplete, because it is streamed.
 pub(crate) fn render(source: &str, width: usize, theme: Theme) -> Vec<Line<'static>> {
-    let source = clean(source);
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut renderer = Renderer::new(width.max(8), theme);
-    for event in Parser::new_ext(&source, options) {
-        renderer.handle(event);
+    let mut renderer = Renderer::new(width, theme);
+    renderer.parse(&clean(source));
+    let mut lines = renderer.finish();
+    trim_end(&mut lines);
+    lines
+}
+
+/// The beginning of a block that stands in no other.
+struct Mark {
+    /// The position of its first line in the text.
+    offset: usize,
+    /// Lines that were rendered before it.
+    lines: usize,
+}
+
+/// Removes empty lines at the end.
+fn trim_end(lines: &mut Vec<Line<'static>>) {
+    while lines.last().is_some_and(|line| line.width() == 0) {
+        lines.pop();
     }
-    renderer.finish()
 }
 
 /// A block that the text stands in.
@@ -54,7 +71,7 @@ struct Table {
 impl Renderer {
     fn new(width: usize, theme: Theme) -> Self {
         Self {
-            width,
+            width: width.max(8),
             theme,
             lines: Vec::new(),
             spans: Vec::new(),
@@ -65,6 +82,30 @@ impl Renderer {
             link: None,
             table: None,
         }
+    }
+
+    /// Renders a text, and returns where its blocks begin.
+    fn parse(&mut self, text: &str) -> Vec<Mark> {
+        let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+        let mut marks = Vec::new();
+        let mut depth = 0_usize;
+        for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+            if depth == 0 {
+                self.flush();
+                let before = text.get(..range.start).unwrap_or_default();
+                marks.push(Mark {
+                    offset: before.rfind('\n').map_or(0, |end| end + 1),
+                    lines: self.lines.len(),
+                });
+            }
+            match event {
+                Event::Start(_) => depth += 1,
+                Event::End(_) => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.handle(event);
+        }
+        marks
     }
 
     fn handle(&mut self, event: Event<'_>) {
@@ -319,9 +360,6 @@ impl Renderer {
         self.flush();
         // A fence that is still open while the text streams is shown as code already.
         self.end_code();
-        while self.lines.last().is_some_and(|line| line.width() == 0) {
-            self.lines.pop();
-        }
         self.lines
     }
 }

@@ -24,7 +24,7 @@ use crate::app::transcript::DrawnBlock;
 use crate::app::{App, Focus, LinkStatus, Selected};
 use crate::text::time::{counted, duration, seconds_since, tokens};
 use crate::text::wrap::wrap_text;
-use crate::text::{clean, markdown, one_line};
+use crate::text::{clean, one_line};
 use crate::theme::Theme;
 
 /// Columns before the agent's answers.
@@ -89,6 +89,7 @@ pub(super) fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
         }
     }
     app.transcript.blocks = drawn;
+    app.transcript.forget_old_blocks();
     put_lines(buffer, area, &visible);
     if top < end {
         let more = format!(" ↓ {} ", counted(end - top, "more line"));
@@ -220,30 +221,36 @@ impl Builder<'_> {
         for (index, part) in parts.iter().enumerate() {
             let id = format!("{turn}#{index}");
             let is_call = matches!(part, ResponsePart::ToolCall(_) | ResponsePart::Reasoning(_));
-            let block = self.part(&id, part);
+            let blocks = match part {
+                ResponsePart::Markdown(part) => self.answer(&id, &part.content),
+                part => vec![self.part(&id, part)],
+            };
             // Calls that follow one another stand close together.
             let stands_close = is_call && was_call;
-            if !stands_close && !block.lines.is_empty() {
+            if !stands_close && blocks.iter().any(|block| !block.lines.is_empty()) {
                 self.blocks
                     .push(Block::plain(format!("{id}-gap"), vec![Line::default()]));
             }
             was_call = is_call;
-            self.blocks.push(block);
+            self.blocks.extend(blocks);
         }
+    }
+
+    /// Renders an answer as one block of what is complete and one of what may still change.
+    fn answer(&mut self, id: &str, content: &str) -> Vec<Block> {
+        let width = self.width.saturating_sub(INDENT);
+        let answer = self.app.transcript.answers.entry(id.to_owned()).or_default();
+        answer.update(content, width, self.theme, indented);
+        let [complete, rest] = answer.lines();
+        vec![Block::plain(id, complete), Block::plain(format!("{id}-rest"), rest)]
     }
 
     fn part(&mut self, id: &str, part: &ResponsePart) -> Block {
         let theme = self.theme;
         let width = self.width.saturating_sub(INDENT);
         match part {
-            ResponsePart::Markdown(part) => {
-                let fingerprint = part.content.len() as u64;
-                let lines = self.cached(id, fingerprint, || {
-                    let lines = markdown::render(&part.content, width, theme);
-                    lines.into_iter().map(indented).collect()
-                });
-                Block::plain(id, lines)
-            }
+            // Answers have more than one block.
+            ResponsePart::Markdown(_) => Block::plain(id, Vec::new()),
             ResponsePart::Reasoning(part) => self.reasoning(id, &part.content),
             ResponsePart::ToolCall(part) => self.call(id, &part.tool_call),
             ResponsePart::SystemNotification(part) => {

@@ -5,4 +5,5 @@ mod connection;
 mod hostile;
 mod screens;
 mod sessions;
+mod streaming;
 mod support;

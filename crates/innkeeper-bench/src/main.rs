@@ -66,6 +66,8 @@ enum Bench {
     Mcp(mcp::Args),
     /// Measures what the host adds to an agent that speaks ACP.
     Acp(acp::Args),
+    /// Shows a streamed chat in the full-screen client, and fails if the client grows or takes much CPU time.
+    Chat(soak::chat::Args),
     /// Lets clients, sessions and streams come and go, and fails if memory, files, threads or CPU time grow.
     Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
@@ -98,6 +100,12 @@ fn main() -> ExitCode {
         Bench::Changes(args) => changes::run(&args).and_then(print_report),
         Bench::Terminal(args) => terminal::run(&args).and_then(print_report),
         Bench::History(args) => history::run(&args).and_then(print_report),
+        Bench::Chat(args) => soak::chat::run(&args).and_then(|report| {
+            let passed = report.passed();
+            print_report(report)?;
+            anyhow::ensure!(passed, "the client grew or took too much CPU time; see the report");
+            Ok(())
+        }),
         Bench::Soak(args) => soak::run(&args).and_then(|report| {
             let passed = report.passed();
             print_report(report)?;

@@ -1,6 +1,7 @@
 //! Churn for minutes or hours: connections, sessions, subscriptions and streams come and go, and
 //! the host has to stay as it is.
 
+pub(crate) mod chat;
 mod churn;
 mod client;
 mod flatness;

@@ -171,7 +171,11 @@ async fn users_stop_a_command_of_an_agent() {
 async fn cht24_cht25_trm15_a_command_goes_on_in_the_background() {
     let (_host, client, uris) = tour().await;
     client
-        .start_turn(&uris.chat, "t1", "/terminal background echo p1=$$; exec sleep 1014")
+        .start_turn(
+            &uris.chat,
+            "t1",
+            "/terminal background echo p1=$$; read line; echo later $line; exec sleep 1014",
+        )
         .await;
     let wait = client.wait_for(&uris.session, "toolConfirmation").await;
     client.decide(&wait, json!({ "approved": true })).await;
@@ -189,6 +193,8 @@ async fn cht24_cht25_trm15_a_command_goes_on_in_the_background() {
         })
         .await;
     assert_eq!(claim(&client, &uri), (uris.chat.clone(), None, None));
+    type_into(&client, &uri, "today\r").await;
+    shows(&client, &uri, "later today").await;
     assert_eq!(listed(&client.view()).len(), 1);
     // The chat goes on beside it.
     client.run_turn(&uris.chat, "t2", "hello").await;

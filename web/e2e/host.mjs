@@ -1,7 +1,7 @@
 // The real host and a real browser for the scenarios.
 
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -64,11 +64,11 @@ export class TestHost {
   }
 
   async kill(signal = "SIGKILL") {
-    const ended = new Promise((resolve) => this.process.once("exit", resolve));
+    // The listener of the start would report this end as a failed start.
     this.process.removeAllListeners("exit");
-    this.process.once("exit", () => {});
+    const ended = new Promise((resolve) => this.process.once("exit", resolve));
     this.process.kill(signal);
-    await ended.catch(() => {});
+    await ended;
   }
 
   async stop() {
@@ -81,6 +81,19 @@ export class TestHost {
   }
 }
 
-export async function launch() {
-  return chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+export async function launch(flags = []) {
+  return chromium.launch({ executablePath: CHROMIUM, headless: true, args: [...FLAGS, ...flags] });
+}
+
+/** Answers requests for the page with the files of a build. The page keeps the host's headers, and so its policy. */
+export async function serveBuild(context, url, folder) {
+  const types = { js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
+  await context.route(`${url}/`, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: readFileSync(join(folder, "index.html"), "utf8") });
+  });
+  await context.route(`${url}/assets/**`, (route) => {
+    const path = new URL(route.request().url()).pathname;
+    return route.fulfill({ path: join(folder, path), contentType: types[path.split(".").at(-1)] });
+  });
 }

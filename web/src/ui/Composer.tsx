@@ -239,18 +239,17 @@ function Pending(props: {
   });
   // After a stopped or failed turn the host starts nothing by itself.
   const canStart = () => props.chat() !== undefined && props.chat()?.activeTurn === undefined;
-  const start = (id: string, message: Message) =>
-    props.context.host
-      .dispatch(props.context.chat, {
-        type: "chat/turnStarted",
-        turnId: crypto.randomUUID(),
-        startedAt: new Date().toISOString(),
-        message,
-        queuedMessageId: id,
-      })
-      .catch(report("The message was not accepted"));
   const remove = (kind: PendingMessageKind, id: string) =>
     props.context.host.dispatch(props.context.chat, { type: "chat/pendingMessageRemoved", kind, id });
+  // Only the host takes messages out of the queue for a turn, so this is a message of its own.
+  const start = async (id: string, message: Message) => {
+    const { host, session, chat } = props.context;
+    await remove("queued", id);
+    await sendMessage(host, session, chat, message).catch((error: unknown) => {
+      props.edit(message);
+      throw error;
+    });
+  };
   return (
     <Show when={entries().length > 0}>
       <ul class="pending" aria-label="Messages that wait">
@@ -259,8 +258,11 @@ function Pending(props: {
             <li>
               <span class="kind">{entry.kind === "steering" ? "Steers" : "Next"}</span>
               <span class="pending-text">{entry.message.text}</span>
-              <Show when={canStart()}>
-                <button class="button quiet" onClick={() => void start(entry.id, entry.message)}>
+              <Show when={canStart() && entry.kind === "queued"}>
+                <button
+                  class="button quiet"
+                  onClick={() => void start(entry.id, entry.message).catch(report("The message was not sent"))}
+                >
                   Send now
                 </button>
               </Show>

@@ -1,11 +1,13 @@
 // Scenarios in Chromium against the real host and the tour agent.
 //
-//   node e2e/scenarios.mjs [--only NAME] [--shots FOLDER]
+//   node e2e/scenarios.mjs [--only NAME] [--shots FOLDER] [--dist FOLDER]
+//
+// With --dist the pages come from a build of the web app instead of the one that is compiled into the program.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { assertAccessible, assertConverged, watch } from "./check.mjs";
-import { TestHost, launch } from "./host.mjs";
+import { TestHost, launch, serveBuild } from "./host.mjs";
 
 const DESKTOP = { width: 1280, height: 860 };
 const PHONE = { width: 390, height: 844 };
@@ -16,17 +18,30 @@ const argument = (name) => {
 const only = argument("--only");
 const shots = argument("--shots");
 if (shots) mkdirSync(shots, { recursive: true });
+const dist = argument("--dist");
 
 const host = await new TestHost().start();
-const browser = await launch();
+// Chromium does not know that a page answered by `serveBuild` came from this machine.
+const browser = await launch(dist ? ["--disable-features=LocalNetworkAccessChecks"] : []);
 const problems = [];
+/** Notices at the edge of pages, which are gone when a scenario has failed. */
+const seen = [];
 
 /** A browser of its own, signed in. */
 async function device(viewport, link = host.link(), options = {}) {
   const context = await browser.newContext({ viewport, ...options });
+  if (dist) await serveBuild(context, host.url, dist);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   problems.push(watch(page, host.url));
+  await page.exposeFunction("noticeShown", (text) => seen.push(text));
+  await page.addInitScript(() => {
+    new MutationObserver((changes) => {
+      for (const { addedNodes } of changes) {
+        for (const node of addedNodes) if (node.classList?.contains("notice")) window.noticeShown(node.textContent);
+      }
+    }).observe(document, { childList: true, subtree: true });
+  });
   await page.goto(link);
   return page;
 }
@@ -340,8 +355,7 @@ const scenarios = {
     await desktop.getByText("The turn ended with an error").waitFor();
     assert.equal(await desktop.locator("#composer").inputValue(), "typed while it is away, and more");
     await desktop.getByRole("button", { name: "Continue" }).click();
-    await desktop.locator(".turn.active").waitFor();
-    await desktop.getByRole("button", { name: "Stop" }).click();
+    await desktop.getByText("Picking up where we left off").waitFor();
     await idle(desktop);
     await desktop.getByLabel("Message", { exact: true }).press("Enter");
     await desktop.locator(".said", { hasText: "typed while it is away, and more" }).waitFor();
@@ -361,10 +375,12 @@ try {
       for (const page of [desktop, phone]) await assertConverged(page);
       const found = problems.flat();
       assert.deepEqual(found, []);
+      seen.splice(0);
       console.log(`ok    ${((Date.now() - started) / 1000).toFixed(1)} s  ${name}`);
     } catch (error) {
       failed += 1;
       console.log(`FAIL  ${name}\n${error.stack}`);
+      for (const notice of seen.splice(0)) console.log(`      notice: ${notice}`);
       if (shots) await desktop?.screenshot({ path: `${shots}/failed-${failed}.png` });
       if (shots) await phone?.screenshot({ path: `${shots}/failed-${failed}-phone.png` });
       problems.forEach((list) => list.splice(0));

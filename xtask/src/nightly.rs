@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::faults;
 use crate::process::{capture, command_line, run as run_command, step};
 use crate::workspace::Workspace;
-use crate::{faults, web};
 
 /// A benchmark that takes longer than this in its smallest setting hangs.
 const LONGEST_BENCHMARK: Duration = Duration::from_secs(480);
@@ -30,7 +30,7 @@ const OLDER_VERSIONS: [(&str, &str, &str); 3] = [
     ("simulator::", "INNKEEPER_SIM_SEEDS", "20000"),
 ];
 
-/// Runs the release benchmarks, a soak, the simulator with its large seed count, the web app, and the full count of
+/// Runs the release benchmarks, a soak, the simulator with its large seed count, and the full count of
 /// faults.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     benchmarks(workspace)?;
@@ -61,7 +61,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         "-D rustdoc::broken_intra_doc_links -D rustdoc::private_intra_doc_links",
     );
     step(&command_line(&documentation), || run_command(&mut documentation))?;
-    step("cargo xtask web", || web::run(workspace))?;
     step("cargo xtask faults", || faults::run(workspace))
 }
 

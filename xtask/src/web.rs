@@ -23,10 +23,21 @@ const CHROMIUM: &[&str] = &[
 /// The oldest version of Node that the tools run on.
 const OLDEST_NODE: u32 = 20;
 
-/// Runs all checks. Fails if a program is missing.
+/// Runs all checks. Fails if Node is missing.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     match missing() {
         Some(reason) => bail!("{reason}"),
+        None => check(workspace),
+    }
+}
+
+/// Runs all checks whose programs are installed, and says which are skipped.
+pub(crate) fn run_if_possible(workspace: &Workspace) -> Result<()> {
+    match missing() {
+        Some(reason) => {
+            println!("\n{reason}: the tests of the web app are skipped");
+            Ok(())
+        }
         None => check(workspace),
     }
 }
@@ -55,22 +66,15 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 fn check(workspace: &Workspace) -> Result<()> {
-    let target = workspace.metadata()?.target_directory.join("web");
+    let target = workspace.metadata()?.target_directory;
+    let (debug, target) = (target.join("debug"), target.join("web"));
     fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
     install(workspace, &target)?;
     node_step(workspace, &["scripts/generate-types.mjs", "--check"])?;
     node_step(workspace, &["node_modules/typescript/bin/tsc", "--noEmit"])?;
     let cases = target.join("reducer-cases.jsonl");
-    let mut write = workspace.cargo();
-    write.args([
-        "run",
-        "--quiet",
-        "-p",
-        "innkeeper-testkit",
-        "--example",
-        "reducer_cases",
-        "--",
-    ]);
+    build_programs(workspace)?;
+    let mut write = workspace.command(debug.join("examples/reducer_cases").to_string_lossy().as_ref());
     write.arg(&cases);
     step(&command_line(&write), || run_command(&mut write))?;
     let mut tests = node(workspace, &["node_modules/vitest/vitest.mjs", "run"]);
@@ -85,7 +89,11 @@ fn check(workspace: &Workspace) -> Result<()> {
     step(&command_line(&build), || run_command(&mut build))?;
     compare(&workspace.path(DIST), &built)?;
     match CHROMIUM.iter().find(|path| Path::new(path).exists()) {
-        Some(_) => scenarios(workspace),
+        Some(_) => {
+            let mut play = node(workspace, &["e2e/scenarios.mjs"]);
+            play.env("INNKEEPER", debug.join("innkeeper"));
+            step(&command_line(&play), || run_command(&mut play))
+        }
         None => {
             println!("\nChromium is not installed: the scenarios of the web app are skipped");
             Ok(())
@@ -164,12 +172,20 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     Ok(found)
 }
 
-fn scenarios(workspace: &Workspace) -> Result<()> {
-    let target = workspace.metadata()?.target_directory;
-    run_command(workspace.cargo().args(["build", "--quiet", "-p", "innkeeper"]))?;
-    let mut play = node(workspace, &["e2e/scenarios.mjs"]);
-    play.env("INNKEEPER", target.join("debug/innkeeper"));
-    step(&command_line(&play), || run_command(&mut play))
+/// Builds the host and the program that writes the cases for the reducers. With the features of the whole workspace,
+/// because the tests have built both of them so.
+fn build_programs(workspace: &Workspace) -> Result<()> {
+    let mut build = workspace.cargo();
+    build.args([
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "innkeeper",
+        "--example",
+        "reducer_cases",
+    ]);
+    step(&command_line(&build), || run_command(&mut build))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // The real host and a real browser for the scenarios.
 
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -27,7 +27,15 @@ export class TestHost {
     this.data = join(this.folder, "data");
     this.home = join(this.folder, "home");
     this.port = 0;
-    mkdirSync(join(this.home, "project"), { recursive: true });
+    this.project = join(this.home, "project");
+    mkdirSync(this.project, { recursive: true });
+    writeFileSync(join(this.project, "guests.txt"), "Ada\nGrace\n");
+    const git = (...args) => execFileSync("git", ["-C", this.project, ...args], { stdio: "ignore" });
+    git("init", "--initial-branch=main");
+    git("config", "user.name", "Guest");
+    git("config", "user.email", "guest@example.org");
+    git("add", ".");
+    git("commit", "-m", "Begin");
   }
 
   async start() {

@@ -5,7 +5,9 @@
 // With --dist the pages come from a build of the web app instead of the one that is compiled into the program.
 
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { assertAccessible, assertConverged, watch } from "./check.mjs";
 import { TestHost, launch, serveBuild } from "./host.mjs";
 
@@ -51,8 +53,9 @@ async function open(page, hash) {
 }
 
 /** Starts a session through the form, and returns its address. */
-async function newSession(page, text) {
+async function newSession(page, text, directory) {
   await open(page, "#/new");
+  if (directory) await page.getByLabel("Directory on the host").fill(directory);
   await page.getByLabel("First message").fill(text);
   await page.getByRole("button", { name: "Start session" }).click();
   await page.locator(".said", { hasText: text.slice(0, 40) }).first().waitFor();
@@ -161,6 +164,45 @@ const scenarios = {
     await idle(desktop);
     await desktop.locator(".tool > summary").first().click();
     await desktop.locator(".tool .diff", { hasText: "notes.md" }).waitFor();
+  },
+
+  "changes are reviewed on two devices, discarded, brought back and committed": async () => {
+    await newSession(desktop, "/edit guests.txt Alan", host.project);
+    await desktop.getByRole("button", { name: "Allow once" }).click();
+    await idle(desktop);
+    writeFileSync(join(host.project, "notes.md"), "of another program\n");
+    await desktop.locator(".turn-foot").getByRole("link", { name: "Changes" }).click();
+    const files = (page) => page.getByRole("list", { name: "Changed files" }).locator("> li");
+    await files(desktop).filter({ hasText: "guests.txt" }).locator("summary").click();
+    await desktop.locator('.diff [data-kind="added"]', { hasText: "Alan" }).waitFor();
+    const views = desktop.getByLabel("View", { exact: true });
+    await views.selectOption({ label: "Uncommitted changes" });
+    await files(desktop).filter({ hasText: "notes.md" }).waitFor();
+    await assertAccessible(desktop, "changes");
+
+    const address = await desktop.evaluate(() => location.hash);
+    await open(phone, address);
+    await phone.getByLabel("View", { exact: true }).selectOption({ label: "Uncommitted changes" });
+    await desktop.getByLabel("Reviewed: ", { exact: false }).first().check();
+    await phone.getByText("1 of 2 reviewed").waitFor();
+
+    const notes = files(desktop).filter({ hasText: "notes.md" });
+    await notes.getByRole("button", { name: /Discard/ }).click();
+    await desktop.locator("dialog[open]").getByRole("button", { name: /Discard/ }).click();
+    await notes.waitFor({ state: "detached" });
+    assert.equal(existsSync(join(host.project, "notes.md")), false);
+    assert.match(readFileSync(join(host.project, "guests.txt"), "utf8"), /Alan/, "the other file stays");
+    await phone.getByRole("button", { name: /Undo/ }).click();
+    await phone.locator("dialog[open]").getByRole("button", { name: /Undo/ }).click({ timeout: 2000 }).catch(() => {});
+    await notes.waitFor();
+    await desktop.getByRole("button", { name: /^Commit/ }).click();
+    await desktop.getByLabel(/^Message \(empty/).fill("Welcome Alan");
+    await desktop.locator("dialog[open]").getByRole("button", { name: /^Commit/ }).click();
+    await desktop.getByText("Nothing differs.").waitFor();
+    const log = execFileSync("git", ["-C", host.project, "log", "-1", "--format=%s"], { encoding: "utf8" });
+    assert.equal(log.trim(), "Welcome Alan");
+    await open(phone, "#/");
+    await open(desktop, "#/");
   },
 
   "questions of every kind are checked and answered": async () => {

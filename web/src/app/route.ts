@@ -7,10 +7,15 @@ export type Route =
   | { page: "list" }
   | { page: "new" }
   | { page: "waiting" }
-  | { page: "session"; session: Uri; chat?: Uri };
+  | { page: "session"; session: Uri; chat?: Uri; changes?: Changes };
+
+/** The page of changes, of one turn if it is named. */
+export interface Changes {
+  turn?: string;
+}
 
 function parse(hash: string): Route {
-  const [, page, first, second] = hash.split("/");
+  const [, page, first, second, tab, third] = hash.split("/");
   const text = (part: string | undefined) => {
     try {
       return part ? decodeURIComponent(part) : undefined;
@@ -19,15 +24,21 @@ function parse(hash: string): Route {
     }
   };
   const session = text(first);
-  if (page === "s" && session) return { page: "session", session, chat: text(second) };
+  if (page === "s" && session) {
+    return { page: "session", session, chat: text(second), ...(tab === "changes" && { changes: { turn: text(third) } }) };
+  }
   if (page === "new" || page === "waiting") return { page };
   return { page: "list" };
 }
 
 export function href(route: Route): string {
   switch (route.page) {
-    case "session":
-      return `#/s/${encodeURIComponent(route.session)}${route.chat ? `/${encodeURIComponent(route.chat)}` : ""}`;
+    case "session": {
+      const { session, chat, changes } = route;
+      const parts = [session, ...(chat || changes ? [chat ?? ""] : [])].map(encodeURIComponent);
+      if (changes) parts.push("changes", ...(changes.turn ? [encodeURIComponent(changes.turn)] : []));
+      return `#/s/${parts.join("/")}`;
+    }
     case "list":
       return "#/";
     default:

@@ -1,6 +1,6 @@
 // One session: its title, its chats, and the chosen chat.
 
-import { For, Show, createEffect, createMemo, createSignal } from "solid-js";
+import { For, Show, Suspense, createEffect, createMemo, createSignal, lazy } from "solid-js";
 import type { JSX } from "solid-js";
 import type { ChatSummary, SessionState, Uri } from "../ahp/types.gen";
 import { ConnectionLost } from "../ahp/rpc";
@@ -14,6 +14,8 @@ import { Menu } from "./Menu";
 import { Rename } from "./Rename";
 import { Icon } from "./icons";
 
+const ChangesTab = lazy(() => import("./changes/ChangesTab"));
+
 export function SessionView(props: { host: HostConnection; session: Uri }): JSX.Element {
   const state = props.host.use<SessionState>(() => props.session);
   const [renaming, setRenaming] = createSignal(false);
@@ -23,6 +25,16 @@ export function SessionView(props: { host: HostConnection; session: Uri }): JSX.
     const wanted = current.page === "session" ? current.chat : undefined;
     return wanted ?? state()?.defaultChat ?? state()?.chats[0]?.resource;
   });
+  const routeChat = () => {
+    const current = route();
+    return current.page === "session" ? current.chat : undefined;
+  };
+  /** The page of changes, if it is open. */
+  const changes = createMemo(() => {
+    const current = route();
+    return current.page === "session" ? current.changes : undefined;
+  });
+  const summary = () => props.host.sessions().find((other) => other.resource === props.session);
   const directory = () => state()?.workingDirectories?.[0];
   const error = () => props.host.errors().get(props.session);
   const canWrite = props.host.scope !== "view";
@@ -89,7 +101,29 @@ export function SessionView(props: { host: HostConnection; session: Uri }): JSX.
           )}
         </Show>
       </header>
-      <Show when={chats().length > 1}>
+      <Show when={(state()?.changesets ?? []).length > 0}>
+        <nav class="tabs" aria-label="Parts of the session">
+          <a
+            href={href({ page: "session", session: props.session, chat: routeChat() })}
+            aria-current={changes() ? undefined : "page"}
+          >
+            Chat
+          </a>
+          <a
+            href={href({ page: "session", session: props.session, chat: routeChat(), changes: {} })}
+            aria-current={changes() ? "page" : undefined}
+          >
+            Changes
+            <Show when={summary()?.changes?.files}>
+              <small>
+                <span class="plus">+{summary()?.changes?.additions ?? 0}</span>{" "}
+                <span class="minus">−{summary()?.changes?.deletions ?? 0}</span>
+              </small>
+            </Show>
+          </a>
+        </nav>
+      </Show>
+      <Show when={chats().length > 1 && !changes()}>
         <Chats session={props.session} chats={chats()} current={chat()} />
       </Show>
       <Show
@@ -105,8 +139,17 @@ export function SessionView(props: { host: HostConnection; session: Uri }): JSX.
         }
       >
         <Show when={state()?.lifecycle !== "failed"} fallback={<Failed message={state()?.creationError?.message} />}>
-          <Show when={chat()} keyed fallback={<p class="center muted">Opening the session…</p>}>
-            {(uri) => <ChatView host={props.host} session={props.session} chat={uri} state={state} />}
+          <Show
+            when={!changes()}
+            fallback={
+              <Suspense fallback={<p class="center muted">Loading…</p>}>
+                <ChangesTab host={props.host} session={props.session} state={state} turn={changes()?.turn} />
+              </Suspense>
+            }
+          >
+            <Show when={chat()} keyed fallback={<p class="center muted">Opening the session…</p>}>
+              {(uri) => <ChatView host={props.host} session={props.session} chat={uri} state={state} />}
+            </Show>
           </Show>
         </Show>
       </Show>

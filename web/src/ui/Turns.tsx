@@ -4,7 +4,7 @@ import { For, Index, Match, Show, Switch } from "solid-js";
 import type { JSX } from "solid-js";
 import type { ActiveTurn, Message, ResponsePart, Turn } from "../ahp/types.gen";
 import { report } from "../app/notices";
-import { go } from "../app/route";
+import { go, href } from "../app/route";
 import { duration, plainText, usageText } from "../app/words";
 import { Attachments } from "./Attachments";
 import type { ChatContext } from "./ChatView";
@@ -38,6 +38,11 @@ function TurnFoot(props: { context: ChatContext; turn: Turn; isLast: boolean }):
       .filter((text) => text !== "")
       .join(" · ");
   };
+  const edited = () =>
+    props.turn.responseParts.some((part) => {
+      const contents = part.kind === "toolCall" && part.toolCall.status === "completed" ? part.toolCall.content : undefined;
+      return contents?.some((content) => content.type === "fileEdit" || content.type === "terminal") === true;
+    });
   const resumable = () => {
     const last = props.turn.responseParts.at(-1);
     return props.isLast && props.turn.state === "error" && last?.kind === "error" && last.resumable === true;
@@ -66,6 +71,14 @@ function TurnFoot(props: { context: ChatContext; turn: Turn; isLast: boolean }):
         </button>
       </Show>
       <span>{details()}</span>
+      <Show when={edited()}>
+        <a
+          class="link"
+          href={href({ page: "session", session: props.context.session, chat: props.context.chat, changes: { turn: props.turn.id } })}
+        >
+          Changes
+        </a>
+      </Show>
       <Show when={props.context.canFork}>
         <button class="icon-button quiet" aria-label="Fork the chat after this turn" title="Fork" onClick={() => void fork()}>
           <Icon name="fork" />

@@ -3,6 +3,20 @@
 //! [`SqliteJournal`] is the journal of a running host. One thread writes in groups; readers have their own
 //! connections and never block it. [`Archive`] opens the same file without a host, for command-line tools.
 //!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use innkeeper_host::Host;
+//! use innkeeper_store::{Options, SqliteJournal};
+//!
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = SqliteJournal::new(Path::new("sessions.db"), Options::default());
+//! let host = Host::builder().journal(journal).start().await?; // with the sessions of earlier runs
+//! # drop(host);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Follow the data: [`SqliteJournal`] puts a batch into the queue → the writer takes the waiting batches, applies
 //! them in one transaction and acknowledges them → readers load sessions and verify each row. `schema/1.sql` and
 //! `schema/2.sql` describe the tables.

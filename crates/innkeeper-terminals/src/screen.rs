@@ -22,7 +22,7 @@ pub(crate) const SCROLLBACK: usize = 1000;
 /// Bytes of scrollback and screen that are retained; lines with many colours are long.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Returns a text with the same effect on an empty screen as the given one, at most [`SCROLLBACK`] lines longer than
+/// Returns a text with the same effect on an empty screen as the given one, at most `SCROLLBACK` lines longer than
 /// the screen.
 pub fn compact(text: &str, size: TerminalSize) -> String {
     let scan = Scan::of(text);

@@ -1,6 +1,6 @@
 //! HTTP clients for model providers: send a request, receive a stream of [`ModelEvent`]s.
 //!
-//! Each API has one file that encodes requests ([`chat`], [`responses`], [`messages`]) and one beside it that decodes
+//! Each API has one file that encodes requests (`chat`, `responses`, `messages`) and one beside it that decodes
 //! answers without IO ([`AnswerDecoder`]). The rest is shared: address, key, connection, and the quirks learned of a
 //! server.
 

@@ -78,7 +78,7 @@ pub enum WatchCommand {
 /// The reports about watches from outside.
 #[derive(Debug)]
 pub enum WatchInput {
-    /// A watch that [`crate::Effect::OpenWatch`] asked for was set up, or could not be.
+    /// A watch that [`crate::ResourceCommand::OpenWatch`] asked for was set up, or could not be.
     Opened {
         /// The connection that asked.
         conn: ConnId,

@@ -30,6 +30,9 @@ const CHOICES: [(&str, &str, &str); 2] = [
     ("agent", "innkeeper.agent", "session/agentChanged"),
 ];
 
+/// Changes the tools of the active client.
+const TOOLS_CHANGED: &str = "session/activeClientToolsChanged";
+
 pub(super) struct V0_4;
 
 impl Step for V0_4 {
@@ -115,7 +118,7 @@ impl Step for V0_4 {
                 }
                 Some(_) => return Err("action.activeClient: expected an object or null".into()),
             },
-            "session/activeClientToolsChanged" => {
+            TOOLS_CHANGED => {
                 let Some(Value::Object(own)) = memory.own_client(&action.channel) else {
                     return Err(
                         "this client is not active in the session; send session/activeClientChanged first".into(),
@@ -186,6 +189,17 @@ fn active_client(action: &Action, situation: &Situation<'_>, memory: &Memory) ->
     let shown = shown_client(&after, own);
     if situation.before.is_some() && shown_client(&before, own) == shown {
         return Vec::new();
+    }
+    // The author of new tools gets its own action back, if nothing else has changed.
+    if let (Some(Value::Object(dispatched)), Some(known), Some(shown)) =
+        (situation.dispatched, shown_client(&before, own), shown)
+        && is(dispatched, "type", TOOLS_CHANGED)
+    {
+        let (mut known, tools) = (known.clone(), shown.get("tools").cloned().unwrap_or_default());
+        known["tools"] = tools.clone();
+        if known == *shown {
+            return vec![action.instead(TOOLS_CHANGED, json!({ "tools": tools }))];
+        }
     }
     vec![action.instead("session/activeClientChanged", json!({ "activeClient": shown }))]
 }
@@ -347,6 +361,37 @@ mod tests {
             set.body["activeClient"],
             json!({ "clientId": "me", "tools": [{ "name": "t" }] })
         );
+    }
+
+    #[test]
+    fn the_author_of_changed_tools_gets_its_action_back() {
+        let tools = json!([{ "name": "t" }]);
+        let dispatched = json!({ "type": TOOLS_CHANGED, "tools": tools });
+        let before = json!({ "activeClients": [client("me"), client("other")] });
+        let mut changed = client("me");
+        changed["tools"] = tools;
+        let set = |client: &Value| json!({ "type": "session/activeClientSet", "activeClient": client });
+        let echo = |set: Value| {
+            let Value::Object(body) = set else {
+                panic!("an action is an object");
+            };
+            let channel = "s".to_owned();
+            let action = Action {
+                channel,
+                body,
+                is_extra: false,
+            };
+            let situation = Situation {
+                before: before.as_object(),
+                dispatched: Some(&dispatched),
+            };
+            let mut actions = V0_4.action(action, &situation, &mut Memory::new("me"));
+            assert_eq!(actions.len(), 1);
+            Value::Object(actions.remove(0).body)
+        };
+        assert_eq!(echo(set(&changed)), dispatched);
+        changed["displayName"] = "another name".into();
+        assert_eq!(echo(set(&changed))["type"], "session/activeClientChanged");
     }
 
     #[test]

@@ -573,3 +573,50 @@ async fn clients_of_every_version_opt_in_to_prompt_transforms() {
         assert!(said.contains("Speak like a pirate."), "{version:?}: {said}");
     }
 }
+
+/// Clients of 0.1 cannot be asked, so their opt-in changes no prompt, and no turn waits for them.
+#[tokio::test]
+async fn a_client_of_0_1_that_opts_in_to_prompt_transforms_stalls_no_turn() {
+    // Longer than this test waits for anything.
+    let host = HostProcess::start(options().limit("system_message_transform_ms", 600_000)).await;
+    let session = "tour:/opts-in";
+    let mut client = RawClient::connect(host.address()).await;
+    let params = json!({ "protocolVersion": 1, "clientId": "oldest" });
+    client.call("initialize", params).await.expect("initialized");
+    let created = client.call("createSession", json!({ "session": session })).await;
+    assert_eq!(created, Ok(Value::Null));
+    let active = json!({ "clientId": "oldest", "tools": [], "systemMessageTransform": { "sections": ["tone"] } });
+    let subscribed = client.call("subscribe", json!({ "resource": session })).await;
+    if subscribed.expect("subscribed")["snapshot"]["state"]["lifecycle"] != "ready" {
+        action(&mut client, "session/ready").await;
+    }
+    let opts_in = json!({ "type": "session/activeClientChanged", "session": session, "activeClient": active });
+    let params = json!({ "clientSeq": 1, "action": opts_in });
+    client.notify("dispatchAction", params).await;
+    let changed = action(&mut client, "session/activeClientChanged").await;
+    assert_eq!(
+        (
+            &changed["action"]["activeClient"]["clientId"],
+            &changed["origin"]["clientSeq"]
+        ),
+        (&json!("oldest"), &json!(1))
+    );
+    for number in [2, 3] {
+        let turn = format!("t{number}");
+        let started = json!({
+            "type": "session/turnStarted", "session": session, "turnId": turn, "userMessage": { "text": "/prompt tone" },
+        });
+        let params = json!({ "clientSeq": number, "action": started });
+        client.notify("dispatchAction", params).await;
+        let seen = until_turn_ends(&mut client, "session/turnComplete", &turn).await;
+        let is_failure = |params: &&Value| params["action"]["type"] == "session/error";
+        assert_eq!(seen.iter().filter(is_failure).count(), 0, "{seen:#?}");
+        let said: String = seen.iter().map(|params| params["action"].to_string()).collect();
+        assert!(said.contains("tone"), "the prompt as the agent wrote it: {said}");
+    }
+    assert!(
+        !client.has_notification(|message| message.get("id").is_some()),
+        "0.1 has no requests of the host: {:?}",
+        client.notifications
+    );
+}

@@ -1,5 +1,10 @@
 //! The literal examples of the documents that describe 0.2, 0.3, 0.4 and 0.5, sent as they are written there.
 
+mod customizations;
+mod mcp_servers;
+mod reader;
+mod session_channel;
+
 use innkeeper_compat::version::Version;
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
@@ -127,7 +132,7 @@ async fn the_session_channel_of_0_2_works_as_its_reference_says() {
     let page = client.answer(&json!(10)).await.expect("fetched");
     assert_eq!(page, json!({ "turns": [], "hasMore": false }));
 
-    // session/pendingMessageSet with `userMessage`, session/isReadChanged, session/titleChanged.
+    // A client renames the session.
     client
         .dispatch(
             session,

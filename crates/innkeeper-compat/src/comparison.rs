@@ -10,9 +10,10 @@ const ACTIVITY_BITS: u64 = 0b1_1111;
 /// Removes the members that no action of this version carries.
 ///
 /// `modifiedAt` up to 0.8 is the clock of the reader (every reducer stamps it itself). From 0.4 on, a session's
-/// activity is derived from its chats and is announced on the root channel; a chat's title is in the catalogue. Up to
-/// 0.6 no action changes or clears a chat's working directory, so a fold keeps the one of its snapshot. A chat that is
-/// opened by its own URI before there are chats (0.3 and older) keeps its title for the same reason.
+/// activity is derived from its chats and is announced on the root channel, like the counts of its annotations; a
+/// chat's title is in the catalogue. Up to 0.6 no action changes or clears a chat's working directory, so a fold keeps
+/// the one of its snapshot. A chat that is opened by its own URI before there are chats (0.3 and older) keeps its title
+/// for the same reason.
 pub fn comparable(version: Version, mut state: Value) -> Value {
     write_numbers_alike(&mut state);
     if !version.has_directories() {
@@ -45,6 +46,7 @@ pub fn comparable(version: Version, mut state: Value) -> Value {
             &mut state["summary"]
         };
         remove(session, "modifiedAt");
+        remove(session, "annotations");
         let resource = session["resource"].as_str().unwrap_or_default();
         if !version.has_chats() && resource.starts_with("ahp-chat:") {
             remove(session, "title");

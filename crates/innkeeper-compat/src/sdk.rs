@@ -356,6 +356,15 @@ macro_rules! sdk {
             SnapshotState::Chat(state) => reducers::apply_action_to_chat(state, $action),
             SnapshotState::ResourceWatch(state) => reducers::apply_action_to_resource_watch(state, $action),
             SnapshotState::Terminal(state) => reducers::apply_action_to_terminal(state, $action),
+            SnapshotState::Changeset(state) => reducers::apply_action_to_changeset(state, $action),
+            SnapshotState::Annotations(state) => reducers::apply_action_to_annotations(state, $action),
+            _ => ReduceOutcome::OutOfScope,
+        }
+    };
+    (@apply channels, $state:ident, $action:ident) => {
+        match $state {
+            SnapshotState::Terminal(state) => reducers::apply_action_to_terminal(state, $action),
+            SnapshotState::Changeset(state) => $crate::sdk!(@changeset state, $action),
             _ => ReduceOutcome::OutOfScope,
         }
     };
@@ -365,6 +374,42 @@ macro_rules! sdk {
             _ => ReduceOutcome::OutOfScope,
         }
     };
+
+    // 0.2 and 0.3 have the types of changesets, and their published reducers leave them out. This one does what the
+    // documents of the types say.
+    (@changeset $state:ident, $action:ident) => {{
+        let action = serde_json::to_value($action).expect("actions are JSON");
+        let mut state = serde_json::to_value(&*$state).expect("states are JSON");
+        let position = |list: &Value, id: &Value| list.as_array()?.iter().position(|item| item["id"] == *id);
+        let failed = action["status"] == "error";
+        let mut outcome = ReduceOutcome::Applied;
+        match action["type"].as_str().unwrap_or_default() {
+            "changeset/statusChanged" => {
+                state["status"] = action["status"].clone();
+                state["error"] = if failed { action["error"].clone() } else { Value::Null };
+            }
+            "changeset/fileSet" => match position(&state["files"], &action["file"]["id"]) {
+                Some(known) => state["files"][known] = action["file"].clone(),
+                None => state["files"].as_array_mut().expect("a list").push(action["file"].clone()),
+            },
+            "changeset/fileRemoved" => {
+                if let Some(known) = position(&state["files"], &action["fileId"]) {
+                    state["files"].as_array_mut().expect("a list").remove(known);
+                }
+            }
+            "changeset/operationsChanged" => state["operations"] = action["operations"].clone(),
+            "changeset/operationStatusChanged" => {
+                if let Some(known) = position(&state["operations"], &action["operationId"]) {
+                    state["operations"][known]["status"] = action["status"].clone();
+                    state["operations"][known]["error"] = if failed { action["error"].clone() } else { Value::Null };
+                }
+            }
+            "changeset/cleared" => state["files"] = json!([]),
+            _ => outcome = ReduceOutcome::OutOfScope,
+        }
+        *$state = serde_json::from_value(state).expect("the state of a changeset");
+        outcome
+    }};
 
     (@snapshot sessions, $result:ident) => {
         Some($result.snapshot)

@@ -15,6 +15,7 @@ use ahp::reducers::{
 use ahp_types::actions::StateAction;
 use ahp_types::state::{AnnotationsState, ChangesetState, ChatState, RootState, SessionState, TerminalState};
 use innkeeper_core::Version;
+use innkeeper_core::action_table::RULES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -43,6 +44,11 @@ const RUN_BYTES: usize = 540;
 thread_local! {
     /// The cases of the current run. A run makes its mirrors with a plain function, so they share nothing else.
     static RECORDED: RefCell<Vec<Case>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The names of all actions, in the order of the core's table.
+pub fn action_names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.name)
 }
 
 /// Records the two additional clients of a seeded run.
@@ -192,9 +198,9 @@ impl OlderMirror for Recorder {
         None
     }
 
-    fn action(&self, intent: &Intent) -> Value {
+    fn action(&self, intent: &Intent) -> Option<Value> {
         let message = |text: &str| json!({ "text": text, "origin": { "kind": "user" } });
-        match intent {
+        Some(match intent {
             Intent::StartTurn { turn, text } => json!({
                 "type": "chat/turnStarted", "turnId": turn, "startedAt": "2026-01-31T12:00:00.000Z",
                 "message": message(text),
@@ -216,7 +222,14 @@ impl OlderMirror for Recorder {
             }),
             Intent::Rename { title } => json!({ "type": "session/titleChanged", "title": title }),
             Intent::MarkRead { is_read } => json!({ "type": "session/isReadChanged", "isRead": is_read }),
-        }
+            // Its runs have no views and no annotations.
+            Intent::Review { .. }
+            | Intent::Annotate { .. }
+            | Intent::Resolve { .. }
+            | Intent::WriteEntry { .. }
+            | Intent::RemoveEntry { .. }
+            | Intent::RemoveAnnotation { .. } => return None,
+        })
     }
 }
 

@@ -149,7 +149,7 @@ impl OlderMirror for PublishedMirror {
         difference(&mine, &fresh)
     }
 
-    fn action(&self, intent: &Intent) -> Value {
+    fn action(&self, intent: &Intent) -> Option<Value> {
         action(self.words, intent)
     }
 }
@@ -195,8 +195,8 @@ fn without_tool_kinds(value: &mut Value) {
     }
 }
 
-fn action(version: Words, intent: &Intent) -> Value {
-    match intent {
+fn action(version: Words, intent: &Intent) -> Option<Value> {
+    Some(match intent {
         Intent::StartTurn { turn, text } => version.turn_started(turn, text),
         Intent::CancelTurn { turn } => version.turn_cancelled(turn),
         Intent::Queue { id, text } => version.pending("queued", id, text),
@@ -218,5 +218,38 @@ fn action(version: Words, intent: &Intent) -> Value {
         }
         Intent::Rename { title } => json!({ "type": "session/titleChanged", "title": title }),
         Intent::MarkRead { is_read } => json!({ "type": "session/isReadChanged", "isRead": is_read }),
-    }
+        Intent::Review { files, reviewed } if version.has_times() => {
+            json!({ "type": "changeset/filesReviewChanged", "files": files, "reviewed": reviewed })
+        }
+        Intent::Review { files, reviewed } if version.keeps_answers() => {
+            json!({ "type": "changeset/filesReviewedChanged", "fileIds": files, "reviewed": reviewed })
+        }
+        Intent::Review { .. } => return None,
+        Intent::Annotate {
+            session,
+            id,
+            entry,
+            resource,
+            text,
+        } => {
+            let mut annotation = json!({ "id": id, "resource": resource, "resolved": false,
+                "entries": [{ "id": entry, "text": text }] });
+            match version.has_error_parts() {
+                true => annotation["origin"] = json!({ "session": session }),
+                false => annotation["turnId"] = "t1".into(),
+            }
+            json!({ "type": "annotations/set", "annotation": annotation })
+        }
+        Intent::Resolve { id, is_resolved } => {
+            json!({ "type": "annotations/updated", "annotationId": id, "resolved": is_resolved })
+        }
+        Intent::WriteEntry { id, entry, text } => {
+            let entry = json!({ "id": entry, "text": text });
+            json!({ "type": "annotations/entrySet", "annotationId": id, "entry": entry })
+        }
+        Intent::RemoveEntry { id, entry } => {
+            json!({ "type": "annotations/entryRemoved", "annotationId": id, "entryId": entry })
+        }
+        Intent::RemoveAnnotation { id } => json!({ "type": "annotations/removed", "annotationId": id }),
+    })
 }

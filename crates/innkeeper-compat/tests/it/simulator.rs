@@ -20,6 +20,7 @@ fn seeds() -> u64 {
 
 const OPTIONS: RunOptions = RunOptions {
     older: &published::ALL,
+    changes: true,
     ..RunOptions::PLAIN
 };
 
@@ -44,6 +45,9 @@ fn older_clients_converge_in_random_runs() {
         ("cuts of older clients", 0),
         ("dispatches of older clients", 1),
         ("states of older clients compared", 10),
+        ("operations of older clients", 0),
+        ("reviews of older clients", 0),
+        ("annotations of older clients", 0),
     ] {
         let times = tally.get(what).copied().unwrap_or_default();
         assert!(times > per_seed * seeds, "{what}: {times} in {seeds} seeds");
@@ -85,7 +89,7 @@ fn a_missing_step_is_found_for_every_version() {
             [$((published::$version::VERSION, &[published::$version::mirror as innkeeper_testkit::sim::NewOlderMirror])),+]
         };
     }
-    for (version, older) in missing! { v0_1 v0_2 v0_3 v0_4 v0_5_0 v0_5_1 v0_5_2 v0_6 v0_7 v0_8 } {
+    for (version, older) in missing! { v0_1 v0_2 v0_3 v0_4 v0_5_0 v0_5_1 v0_5_2 v0_6 v0_7 v0_8 v0_9 } {
         let options = RunOptions {
             older,
             translation_bug: Some(TranslationBug::MissingStep),

@@ -21,7 +21,7 @@ use crate::sim::{Choices, Sim, Violation};
 /// How long a host may go on with a view after its last subscriber has left: the time for a client that returns.
 const LINGER_MS: u64 = 10_000;
 /// The files of all views.
-const FILES: [&str; 5] = ["a", "b", "c", "d", "e"];
+pub(super) const FILES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// The simulator's knowledge of views.
 #[derive(Debug, Default)]
@@ -254,19 +254,24 @@ impl Sim {
         };
         let files = [FILES[choices.below(FILES.len())], FILES[choices.below(FILES.len())]].map(file_uri);
         let reviewed = choices.below(3) > 0;
-        if let Some(State::Part(PartState::Changeset(state))) = self.core.snapshot(&view).map(|found| found.state)
-            && reviewed
-        {
-            let seen = state.files.iter().filter(|file| files.contains(&file.id));
-            for file in seen {
-                let version = shown_version(file);
-                let known = self.views.reviewed.entry((name_of(&view), file.id.clone()));
-                known.or_default().insert(version);
-            }
+        if reviewed {
+            self.note_review(&view, &files);
         }
         self.count("reviews");
         let action = json!({ "type": "changeset/filesReviewChanged", "files": files, "reviewed": reviewed });
         self.send_dispatch(conn, Draft::fair(view, action))
+    }
+
+    /// A client is about to mark these files as reviewed, with the content that they have now.
+    pub(super) fn note_review(&mut self, view: &str, files: &[String]) {
+        let Some(State::Part(PartState::Changeset(state))) = self.core.snapshot(view).map(|found| found.state) else {
+            return;
+        };
+        let seen = state.files.iter().filter(|file| files.contains(&file.id));
+        for file in seen {
+            let known = self.views.reviewed.entry((name_of(view), file.id.clone()));
+            known.or_default().insert(shown_version(file));
+        }
     }
 
     /// Writes, changes or removes an annotation; some of it breaks a rule.
@@ -357,7 +362,7 @@ impl Sim {
     }
 }
 
-fn file_uri(name: &str) -> String {
+pub(super) fn file_uri(name: &str) -> String {
     format!("{}/{name}", super::operations::DIRECTORY)
 }
 

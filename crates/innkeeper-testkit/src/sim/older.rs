@@ -5,6 +5,7 @@
 //! those of the others as [`OlderMirror`]s. Whenever such a client has read everything, its states equal fresh snapshots
 //! of its version.
 
+mod changes;
 mod client;
 mod operations;
 
@@ -33,8 +34,8 @@ pub trait OlderMirror: fmt::Debug {
     /// The first difference between the state of a channel and a fresh one, apart from members that no action of the
     /// version carries.
     fn difference(&self, mine: Value, fresh: Value) -> Option<String>;
-    /// The action with which the version does this.
-    fn action(&self, intent: &Intent) -> Value;
+    /// The action with which the version does this, if it can.
+    fn action(&self, intent: &Intent) -> Option<Value>;
 }
 
 /// Makes the mirror of a new client.
@@ -85,6 +86,54 @@ pub enum Intent {
     MarkRead {
         /// Whether it is read.
         is_read: bool,
+    },
+    /// Marks files of a view as reviewed, or takes that back.
+    Review {
+        /// The files.
+        files: Vec<String>,
+        /// Whether they are reviewed.
+        reviewed: bool,
+    },
+    /// Sets an annotation with one entry.
+    Annotate {
+        /// The session whose annotation it is.
+        session: String,
+        /// Its id.
+        id: String,
+        /// The entry.
+        entry: String,
+        /// The file.
+        resource: String,
+        /// The text of the entry.
+        text: String,
+    },
+    /// Resolves an annotation, or opens it again.
+    Resolve {
+        /// Its id.
+        id: String,
+        /// Whether it is resolved.
+        is_resolved: bool,
+    },
+    /// Sets an entry of an annotation.
+    WriteEntry {
+        /// The annotation.
+        id: String,
+        /// The entry.
+        entry: String,
+        /// Its text.
+        text: String,
+    },
+    /// Removes an entry of an annotation.
+    RemoveEntry {
+        /// The annotation.
+        id: String,
+        /// The entry.
+        entry: String,
+    },
+    /// Removes an annotation.
+    RemoveAnnotation {
+        /// Its id.
+        id: String,
     },
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NewOlderMirror, OlderMirror, SimEdge, TranslationBug};
 use crate::sim::Violation;
+use crate::sim::changes::is_part;
 use crate::sim::client::queue::{Marker, Queue, Read};
 
 /// The code of `reconnect` for a client that the host does not know (NEG-22).
@@ -100,7 +101,7 @@ impl OlderClient {
         let unread = std::mem::take(&mut self.queue).into_markers();
         for marker in unread {
             if let Marker::Gone(gone) = marker {
-                gone.iter().for_each(|channel| self.forget(channel));
+                self.forget_gone(&gone);
             }
         }
         self.conn.take()
@@ -109,6 +110,18 @@ impl OlderClient {
     pub(in crate::sim) fn forget(&mut self, channel: &str) {
         self.channels.remove(channel);
         self.mirror.forget(channel);
+    }
+
+    /// Forgets channels that are gone, and the views and annotations that went with them.
+    fn forget_gone(&mut self, gone: &[String]) {
+        let is_part_of = |part: &str, owner: &String| {
+            let rest = part.strip_prefix(owner.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/') && is_part(part))
+        };
+        let parts = self.channels.iter();
+        let parts = parts.filter(|channel| gone.iter().any(|owner| is_part_of(channel, owner)));
+        let all: Vec<String> = parts.chain(gone).cloned().collect();
+        all.iter().for_each(|channel| self.forget(channel));
     }
 
     /// `initialize` as its version says it.
@@ -165,6 +178,21 @@ impl OlderClient {
         })?;
         let params = json!({ "channel": channel, "cursor": cursor });
         Some(self.request(id, SentRequest::Other, "fetchTurns", params))
+    }
+
+    /// Invokes an operation of a view, perhaps on one file.
+    pub(in crate::sim) fn invoke(
+        &mut self,
+        id: u64,
+        view: &str,
+        operation: &str,
+        file: Option<String>,
+    ) -> Result<Input, Violation> {
+        let mut params = json!({ "channel": view, "operationId": operation });
+        if let Some(file) = file {
+            params["target"] = json!({ "kind": "resource", "resource": file });
+        }
+        self.request(id, SentRequest::Other, "invokeChangesetOperation", params)
     }
 
     fn request(&mut self, id: u64, asked: SentRequest, method: &str, params: Value) -> Result<Input, Violation> {
@@ -251,7 +279,7 @@ impl OlderClient {
                     let reaction = self.message(&bytes).map_err(|problem| self.violation(problem))?;
                     reactions.extend(reaction);
                 }
-                Read::Marker(Marker::Gone(channels)) => channels.iter().for_each(|channel| self.forget(channel)),
+                Read::Marker(Marker::Gone(channels)) => self.forget_gone(&channels),
                 Read::Marker(_) => {}
                 Read::Unwritable => reactions.push(Reaction::ComeBack),
             }

@@ -14,18 +14,18 @@ use crate::sim::{Choices, Sim, Violation};
 /// A client, and another one of its version that subscribes to a channel only to compare.
 #[derive(Debug)]
 pub(in crate::sim) struct OlderPair {
-    client: OlderClient,
+    pub(super) client: OlderClient,
     observer: OlderClient,
 }
 
 /// One of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Client,
     Observer,
 }
 
-type At = (usize, Role);
+pub(super) type At = (usize, Role);
 
 impl Sim {
     /// Adds a client of an older version, without a transport.
@@ -58,7 +58,9 @@ impl Sim {
         if self.older[index].client.conn.is_none() {
             return self.open_older(at);
         }
-        match choices.below(20) {
+        let changes = if self.config.serves_changes { 6 } else { 0 };
+        match choices.below(20 + changes) {
+            20.. => self.change_older(at, choices),
             0 => {
                 self.note(|| format!("older-{index} is cut"));
                 self.count("cuts of older clients");
@@ -152,7 +154,7 @@ impl Sim {
         Ok(())
     }
 
-    fn older_at(&mut self, (index, role): At) -> &mut OlderClient {
+    pub(super) fn older_at(&mut self, (index, role): At) -> &mut OlderClient {
         let pair = &mut self.older[index];
         match role {
             Role::Client => &mut pair.client,
@@ -170,11 +172,11 @@ impl Sim {
         })
     }
 
-    fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.now.wall.as_millisecond()
     }
 
-    fn next_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.next_request += 1;
         self.next_request
     }
@@ -239,11 +241,12 @@ impl Sim {
             let sessions: Vec<&str> = self.sessions().collect();
             channels.retain(|uri| sessions.contains(&uri.as_str()) || is_subagent(uri));
         }
+        channels.extend(self.parts_for_older(index));
         channels.push(client.mirror.root().to_owned());
         channels
     }
 
-    fn subscribe_older(&mut self, at: At, channel: &str, turns: Option<usize>) -> Result<(), Violation> {
+    pub(super) fn subscribe_older(&mut self, at: At, channel: &str, turns: Option<usize>) -> Result<(), Violation> {
         if !self.older_at(at).is_ready {
             return Ok(());
         }
@@ -396,16 +399,23 @@ impl Sim {
                 None => return Ok(()),
             },
         };
+        self.act_older(at, channel, &intent)
+    }
+
+    /// Dispatches an action, if the client's version has one for this.
+    pub(super) fn act_older(&mut self, at: At, channel: &str, intent: &Intent) -> Result<(), Violation> {
         let now = self.now_ms();
         let client = self.older_at(at);
-        let action = client.mirror.action(&intent);
+        let Some(action) = client.mirror.action(intent) else {
+            return Ok(());
+        };
         let inputs = client.dispatch(channel, action, now)?;
         self.note(|| format!("{at:?} dispatches to {channel}: {intent:?}"));
         self.count("dispatches of older clients");
         inputs.into_iter().try_for_each(|input| self.handle(input))
     }
 
-    fn words(&mut self) -> String {
+    pub(super) fn words(&mut self) -> String {
         self.next_words += 1;
         format!("words {}", self.next_words)
     }

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{CHAT, OWN, SESSION};
 
+/// The turn that the chat begins with.
+const LATEST: &str = "latest";
+
 /// The states that the core has.
 pub struct World {
     session: SessionState,
@@ -16,15 +19,22 @@ pub struct World {
 impl World {
     /// A session with two chats, a plugin and two servers.
     pub fn new() -> Self {
+        let mut customizations = customizations();
+        // The servers of a new session start, and turns wait for them.
+        customizations[2]["state"] = json!({ "kind": "starting", "blocking": true });
         let session = json!({
             "provider": "p", "title": "t", "status": 33, "lifecycle": "creating", "activeClients": [],
             "workingDirectories": ["file:///0", "file:///1"],
             "chats": [chat_summary(CHAT), chat_summary("chat:2"), chat_summary("chat:3")], "defaultChat": CHAT,
             "config": { "schema": { "type": "object", "properties": {
                 "a": { "type": "number", "title": "A", "enum": [1, 2] } } }, "values": { "a": 1 } },
-            "customizations": customizations(), "_meta": { "x": 1 },
+            "customizations": customizations, "_meta": { "x": 1 },
         });
-        let chat = json!({ "resource": CHAT, "title": "t", "status": 33, "modifiedAt": time(0), "turns": [] });
+        // The client has the latest turn of some, and older ones are loaded later.
+        let latest = json!({ "id": LATEST, "startedAt": time(0), "message": { "text": "hi", "origin": { "kind": "user" } },
+            "responseParts": [], "state": "complete" });
+        let chat = json!({ "resource": CHAT, "title": "t", "status": 33, "modifiedAt": time(0), "turns": [latest],
+            "turnsNextCursor": "older" });
         Self {
             session: serde_json::from_value(session).expect("a session"),
             chat: serde_json::from_value(chat).expect("a chat"),
@@ -83,21 +93,26 @@ impl<'a> Draw<'a> {
         Self(choices.iter())
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    /// Whether no choices are left.
+    pub fn is_over(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
         usize::from(self.0.next().copied().unwrap_or_default()) % limit
     }
 
-    fn flip(&mut self) -> bool {
+    pub fn flip(&mut self) -> bool {
         self.below(2) == 1
     }
 
-    fn id(&mut self, kind: &str) -> String {
+    pub fn id(&mut self, kind: &str) -> String {
         format!("{kind}{}", self.below(3))
     }
 }
 
 /// Some of these members.
-fn some(members: Value, draw: &mut Draw<'_>) -> Map<String, Value> {
+pub fn some(members: Value, draw: &mut Draw<'_>) -> Map<String, Value> {
     let Value::Object(members) = members else {
         panic!("members are an object");
     };
@@ -106,7 +121,7 @@ fn some(members: Value, draw: &mut Draw<'_>) -> Map<String, Value> {
 
 /// The next action and its channel. Not every one fits the state; the caller folds it first.
 pub fn next(world: &World, draw: &mut Draw<'_>) -> Option<(&'static str, Value)> {
-    if draw.0.len() == 0 {
+    if draw.is_over() {
         return None;
     }
     Some(match draw.below(12) {
@@ -126,7 +141,7 @@ fn of_session(world: &World, draw: &mut Draw<'_>) -> Value {
     };
     match draw.below(30) {
         // A session is ready before its first turn, and in 0.1 that recomputes its status.
-        0 if world.chat.turns.is_empty() => json!({ "type": "session/ready" }),
+        0 if world.chat.turns.iter().all(|turn| turn.id == LATEST) => json!({ "type": "session/ready" }),
         1 => json!({ "type": "session/creationFailed", "error": error() }),
         2 => json!({ "type": "session/chatAdded", "summary": chat_summary(&draw.id("chat:")) }),
         3 => json!({ "type": "session/chatRemoved", "chat": draw.id("chat:") }),
@@ -193,13 +208,16 @@ fn of_session(world: &World, draw: &mut Draw<'_>) -> Value {
                 json!({ "kind": "starting", "blocking": true }),
                 json!({ "kind": "error", "error": error() }),
             ];
-            json!({ "type": "session/mcpServerStateChanged", "id": customization_id(draw),
+            json!({ "type": "session/mcpServerStateChanged", "id": server_id(draw),
                 "state": states[draw.below(3)] })
         }
-        27 => {
-            let request = ["Start", "Stop", "Background"][draw.below(3)];
-            json!({ "type": format!("session/mcpServer{request}Requested"), "id": customization_id(draw) })
-        }
+        27 => match starting_server(world).filter(|_| draw.flip()) {
+            Some(id) => json!({ "type": "session/mcpServerBackgroundRequested", "id": id }),
+            None => {
+                let request = ["Start", "Stop", "Background"][draw.below(3)];
+                json!({ "type": format!("session/mcpServer{request}Requested"), "id": server_id(draw) })
+            }
+        },
         28 => json!({ "type": "session/configChanged", "config": { "a": draw.below(3) }, "replace": draw.flip() }),
         _ => {
             let mut meta = some(
@@ -378,7 +396,9 @@ fn of_questions(draw: &mut Draw<'_>) -> Value {
 
 fn of_chat(world: &World, draw: &mut Draw<'_>) -> Value {
     let pending = |draw: &mut Draw<'_>| ["steering", "queued"][draw.below(2)];
-    match draw.below(14) {
+    match draw.below(17) {
+        14 => json!({ "type": "chat/workingDirectoryRemoved", "directory": draw.id("file:///") }),
+        15 | 16 if world.chat.turns_next_cursor.is_some() => turns_loaded(draw),
         0 => of_kind("chat/activityChanged", some(json!({ "activity": "thinks" }), draw)),
         1 => json!({ "type": "chat/backgroundWorkSet", "work": { "kind": "shell", "id": draw.id("work"), "label": "l",
             "startedAt": time(1), "command": "ls" } }),
@@ -407,6 +427,30 @@ fn of_chat(world: &World, draw: &mut Draw<'_>) -> Value {
     }
 }
 
+/// A page of older turns, which a client asked for. There are few pages.
+fn turns_loaded(draw: &mut Draw<'_>) -> Value {
+    let call = json!({ "toolCallId": "call1", "toolName": "n", "displayName": "N", "invocationMessage": "does",
+        "status": "completed", "confirmed": "not-needed", "success": true, "pastTenseMessage": "did",
+        "content": content(draw), "toolInput": draw_input(draw) });
+    let mut parts = vec![
+        json!({ "kind": "markdown", "id": "p1", "content": "m" }),
+        json!({ "kind": "toolCall", "toolCall": call }),
+    ];
+    let state = ["complete", "cancelled", "error"][draw.below(3)];
+    if state == "error" {
+        parts.push(json!({ "kind": "error", "error": error(), "resumable": false }));
+    }
+    let mut turn = some(json!({ "usage": { "inputTokens": 1 }, "duration": 5 }), draw);
+    turn.insert("id".into(), draw.id("older").into());
+    turn.insert("startedAt".into(), time(2).into());
+    turn.insert("message".into(), message(draw));
+    turn.insert("responseParts".into(), parts.into());
+    turn.insert("state".into(), state.into());
+    let mut action = some(json!({ "turnsNextCursor": draw.id("cursor") }), draw);
+    action.insert("turns".into(), json!([turn]));
+    of_kind("chat/turnsLoaded", action)
+}
+
 fn of_kind(kind: &str, members: Map<String, Value>) -> Value {
     let mut action = json!({ "type": kind });
     action.as_object_mut().expect("an object").extend(members);
@@ -423,6 +467,24 @@ fn client_id(draw: &mut Draw<'_>) -> String {
 
 fn customization_id(draw: &mut Draw<'_>) -> &'static str {
     ["plugin1", "directory1", "server1", "skill1", "server2"][draw.below(5)]
+}
+
+/// A server that turns wait for.
+fn starting_server(world: &World) -> Option<Value> {
+    let entries = json!(world.session.customizations);
+    let entries = entries.as_array()?.iter();
+    let children = entries.clone().filter_map(|entry| entry["children"].as_array());
+    let mut all = entries.chain(children.flatten());
+    all.find(|entry| entry["state"]["blocking"] == true)
+        .map(|entry| entry["id"].clone())
+}
+
+/// Mostly a server.
+fn server_id(draw: &mut Draw<'_>) -> &'static str {
+    match draw.below(8) {
+        0 => customization_id(draw),
+        number => ["server1", "server2"][number % 2],
+    }
 }
 
 fn customizations() -> Value {
@@ -511,10 +573,10 @@ fn chat_summary(uri: &str) -> Value {
     json!({ "resource": uri, "title": "t", "status": 1, "modifiedAt": time(0), "workingDirectories": ["file:///a"] })
 }
 
-fn error() -> Value {
+pub fn error() -> Value {
     json!({ "errorType": "e", "message": "m" })
 }
 
-fn time(second: u32) -> String {
+pub fn time(second: u32) -> String {
     format!("2026-05-28T00:00:0{second}.000Z")
 }

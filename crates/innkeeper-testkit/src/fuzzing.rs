@@ -106,7 +106,7 @@ fn session_of(choice: u8) -> Option<Value> {
         "activeClients": [{ "clientId": "fuzz", "tools": [] }, { "clientId": "other", "tools": [] }],
         "customizations": [plugin("one"), plugin("two")],
     });
-    (choice % 2 == 0).then_some(session)
+    choice.is_multiple_of(2).then_some(session)
 }
 
 fn translated(translator: &mut Translator, message: &Value) -> Option<Up> {

@@ -61,6 +61,12 @@ impl Contents {
         self.known.insert(uri, text.filter(|text| text.len() <= MAX_BYTES));
     }
 
+    /// Requests again what was on its way, after the connection broke.
+    pub fn forget_requests(&mut self) {
+        let known = &self.known;
+        self.requested.retain(|uri| known.contains_key(uri));
+    }
+
     /// Returns a number that changes when contents arrive, so that texts made of them are renewed.
     pub fn revision(&self) -> usize {
         self.known.len()

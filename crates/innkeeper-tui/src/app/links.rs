@@ -33,6 +33,7 @@ impl App {
                 if let Some(prompt) = &mut self.prompt {
                     prompt.is_sent = false;
                 }
+                self.fail_requests();
             }
             LinkEvent::State(snapshot) => {
                 let uri = snapshot.resource.clone();
@@ -138,6 +139,38 @@ impl App {
             (Purpose::Ignore | Purpose::Completions(_), Err(_)) => {}
             (_, Err(reason)) => self.complain(&reason),
             (_, Ok(_)) => {}
+        }
+    }
+
+    /// Ends the requests that the broken connection will never answer. Actions are settled after the next connection.
+    fn fail_requests(&mut self) {
+        let is_request = |purpose: &Purpose| match purpose {
+            Purpose::CreateSession
+            | Purpose::Completions(_)
+            | Purpose::OpenChat(_)
+            | Purpose::Delete(_)
+            | Purpose::Restore(_)
+            | Purpose::Operation(_) => true,
+            Purpose::Message(_)
+            | Purpose::Report(_)
+            | Purpose::Ignore
+            | Purpose::Answer(_)
+            | Purpose::Content(_)
+            // The file is read on this machine.
+            | Purpose::Attach(_) => false,
+        };
+        let lost: Vec<Ticket> = self
+            .requests
+            .iter()
+            .filter(|(_, purpose)| is_request(purpose))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        self.requests
+            .retain(|_, purpose| !matches!(purpose, Purpose::Content(_)));
+        self.contents.forget_requests();
+        for ticket in lost {
+            let reason = "the connection broke before the host answered".to_owned();
+            self.handle_reply(ticket, Err(reason));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The state of the screen, without IO: [`App::update`] takes an event and returns effects, and the view draws it.
 
+pub(crate) mod changes;
 pub(crate) mod chats;
 pub(crate) mod commands;
 pub(crate) mod completion;
@@ -184,6 +185,8 @@ pub struct App {
     pub(crate) message_width: usize,
     starting: Option<Starting>,
     opened: Vec<String>,
+    /// The changes that a window shows or asks about.
+    followed_changes: Option<String>,
     subscribed: HashSet<String>,
     /// Turns that the state of each chat came with.
     fetched_turns: HashMap<String, usize>,
@@ -225,6 +228,7 @@ impl App {
             message_width: 60,
             starting: None,
             opened: Vec::new(),
+            followed_changes: None,
             subscribed: HashSet::new(),
             fetched_turns: HashMap::new(),
             requests: HashMap::new(),
@@ -267,6 +271,7 @@ impl App {
             }
         }
         self.follow_state();
+        self.follow_changes();
         std::mem::take(&mut self.effects)
     }
 

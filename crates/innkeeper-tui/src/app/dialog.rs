@@ -4,6 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::App;
+use super::changes::ChosenOperation;
 use super::commands::Command;
 use super::editor::Editor;
 
@@ -52,20 +53,13 @@ pub(crate) enum Picked {
     Chat(String),
     Setting(String),
     SettingValue(String, Value),
-    Customization {
-        id: String,
-        enable: bool,
-    },
+    Customization { id: String, enable: bool },
     Server(String),
     Terminal(String),
     NewTerminal,
     Queued(String),
     Front(String),
-    Operation {
-        changeset: String,
-        id: String,
-        label: String,
-    },
+    Operation(ChosenOperation),
     Session(String),
 }
 
@@ -76,11 +70,7 @@ pub(crate) enum InputPurpose {
     Setting(String),
     Attachment,
     Filter,
-    CommitMessage {
-        changeset: String,
-        id: String,
-        label: String,
-    },
+    CommitMessage(ChosenOperation),
 }
 
 /// One line of text.
@@ -96,11 +86,7 @@ pub(crate) struct Input {
 pub(crate) enum Confirmed {
     Delete(String),
     Truncate,
-    Operation {
-        changeset: String,
-        id: String,
-        label: String,
-    },
+    Operation(ChosenOperation),
 }
 
 /// The agent and directory of the next session.
@@ -190,10 +176,8 @@ impl App {
 
     /// Closes the window.
     pub(crate) fn close_dialog(&mut self) {
-        match self.dialog.take() {
-            Some(Dialog::Terminal(uri)) => self.unsubscribe(&uri),
-            Some(Dialog::Changes(changes)) => self.unsubscribe(&changes.uri),
-            _ => {}
+        if let Some(Dialog::Terminal(uri)) = self.dialog.take() {
+            self.unsubscribe(&uri);
         }
     }
 
@@ -263,15 +247,12 @@ impl App {
                     .position(|(uri, _)| *uri == changes.uri)
                     .unwrap_or(0);
                 if let Some((next, _)) = changes.views.get((at + 1) % changes.views.len().max(1)) {
-                    let previous = std::mem::replace(&mut changes.uri, next.clone());
-                    self.unsubscribe(&previous);
-                    let next = changes.uri.clone();
-                    self.subscribe(&next);
+                    changes.uri = next.clone();
                     changes.cursor = 0;
                     changes.scroll = 0;
                 }
             }
-            KeyCode::Enter | KeyCode::Char('o') => return self.open_operations(changes),
+            KeyCode::Enter | KeyCode::Char('o') => return self.open_operations(&changes),
             _ => {}
         }
         self.dialog = Some(Dialog::Changes(changes));

@@ -5,14 +5,13 @@ use ahp_types::actions::{
     SessionMcpServerStopRequestedAction, StateAction,
 };
 use ahp_types::state::{
-    ChangesetOperationStatus, ChildCustomization, Customization, CustomizationEnablement, McpServerCustomization,
-    McpServerState, MessageAttachment, MessageEmbeddedResourceAttachment, SessionConfigPropertySchema,
-    TerminalLifecycleState,
+    ChildCustomization, Customization, CustomizationEnablement, McpServerCustomization, McpServerState,
+    MessageAttachment, MessageEmbeddedResourceAttachment, SessionConfigPropertySchema, TerminalLifecycleState,
 };
 use serde_json::{Map, Value, json};
 
 use super::commands::COMMANDS;
-use super::dialog::{Changes, Confirmed, Dialog, Input, InputPurpose, Item, NewSession, Picked, Picker};
+use super::dialog::{Confirmed, Dialog, Input, InputPurpose, Item, NewSession, Picked, Picker};
 use super::editor::Editor;
 use super::sidebar::{Sign, sign};
 use super::{App, Purpose, chats};
@@ -22,7 +21,7 @@ use crate::text::path_of;
 /// Sessions that the list of matches shows.
 const MAX_MATCHES: usize = 200;
 
-fn item(label: impl Into<String>, detail: impl Into<String>, value: Picked) -> Item {
+pub(super) fn item(label: impl Into<String>, detail: impl Into<String>, value: Picked) -> Item {
     Item {
         label: label.into(),
         detail: detail.into(),
@@ -31,7 +30,7 @@ fn item(label: impl Into<String>, detail: impl Into<String>, value: Picked) -> I
 }
 
 impl App {
-    fn pick(&mut self, title: &str, items: Vec<Item>, if_empty: &str) {
+    pub(super) fn pick(&mut self, title: &str, items: Vec<Item>, if_empty: &str) {
         match items.is_empty() {
             true => self.tell(if_empty),
             false => self.dialog = Some(Dialog::Picker(Picker::new(title, items))),
@@ -446,71 +445,6 @@ impl App {
         self.pick("Queued messages", items, "No message is queued.");
     }
 
-    /// Shows the changed files.
-    pub(crate) fn open_changes(&mut self) {
-        let Some(session) = self.session() else {
-            return self.tell("A new session has changed nothing yet.");
-        };
-        let uri = self.session_uri().unwrap_or_default();
-        let mut views: Vec<(String, String)> = session
-            .changesets
-            .iter()
-            .flatten()
-            .filter(|changeset| !changeset.uri_template.contains('{'))
-            .map(|changeset| (changeset.uri_template.clone(), changeset.label.clone()))
-            .collect();
-        if views.is_empty() {
-            views.push((format!("{uri}/changeset/session"), "Session".to_owned()));
-        }
-        let first = views.first().map(|(uri, _)| uri.clone()).unwrap_or_default();
-        self.subscribe(&first);
-        self.dialog = Some(Dialog::Changes(Changes {
-            uri: first,
-            views,
-            cursor: 0,
-            scroll: 0,
-        }));
-    }
-
-    /// Opens the list of operations on changes.
-    pub(super) fn open_operations(&mut self, changes: Changes) {
-        let state = self.mirror.changesets.get(&changes.uri);
-        let operations = state.into_iter().flat_map(|state| state.operations.iter().flatten());
-        let items: Vec<Item> = operations
-            .filter(|operation| operation.status != ChangesetOperationStatus::Disabled)
-            .map(|operation| {
-                let about = operation.description.clone().unwrap_or_default();
-                let picked = Picked::Operation {
-                    changeset: changes.uri.clone(),
-                    id: operation.id.clone(),
-                    label: operation.label.clone(),
-                };
-                item(&operation.label, about, picked)
-            })
-            .collect();
-        if items.is_empty() {
-            self.dialog = Some(Dialog::Changes(changes));
-            return self.tell("Nothing can be done with these changes.");
-        }
-        self.pick("Actions on these changes", items, "");
-    }
-
-    fn invoke_operation(&mut self, changeset: String, id: &str, label: String, message: Option<String>) {
-        let mut params = json!({ "channel": changeset, "operationId": id });
-        if let Some(message) = message {
-            params["_meta"] = json!({ "message": message });
-        }
-        self.request(Purpose::Operation(label), "invokeChangesetOperation", params);
-    }
-
-    pub(super) fn operation_done(&mut self, label: &str, result: &Value) {
-        let message = result["message"]
-            .as_str()
-            .or_else(|| result["message"]["markdown"].as_str());
-        self.tell(message.map_or_else(|| format!("{label}: done."), str::to_owned));
-        self.open_changes();
-    }
-
     /// Does what a choice means.
     pub(super) fn take_picked(&mut self, picked: Picked) {
         let session = self.session_uri().unwrap_or_default().to_owned();
@@ -544,19 +478,7 @@ impl App {
             }
             Picked::Queued(id) => self.take_back(&id),
             Picked::Front(id) => self.move_to_front(&id),
-            Picked::Operation { changeset, id, label } if id == "commit" => {
-                self.dialog = Some(Dialog::Input(Input {
-                    title: "Message of the commit".to_owned(),
-                    editor: Editor::default(),
-                    purpose: InputPurpose::CommitMessage { changeset, id, label },
-                }));
-            }
-            Picked::Operation { changeset, id, label } => {
-                self.dialog = Some(Dialog::Confirm {
-                    question: format!("{label}: really?"),
-                    then: Confirmed::Operation { changeset, id, label },
-                });
-            }
+            Picked::Operation(operation) => self.ask_about_operation(operation),
         }
     }
 
@@ -602,9 +524,9 @@ impl App {
                 let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
                 self.set_setting(name, value);
             }
-            InputPurpose::CommitMessage { changeset, id, label } => {
+            InputPurpose::CommitMessage(operation) => {
                 let message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
-                self.invoke_operation(changeset, &id, label, message);
+                self.invoke_operation(operation, message);
             }
         }
     }
@@ -614,7 +536,7 @@ impl App {
         match confirmed {
             Confirmed::Delete(uri) => self.delete_session(uri),
             Confirmed::Truncate => self.truncate_chat(),
-            Confirmed::Operation { changeset, id, label } => self.invoke_operation(changeset, &id, label, None),
+            Confirmed::Operation(operation) => self.invoke_operation(operation, None),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Terminals as channels (TRM).
 //!
 //! The core owns the state of every terminal: its claim, its size, and its output as far as it is retained. A service
-//! runs the process and reports its output. A terminal is listed on the root until it is disposed of. One that ran a
-//! command of an agent leaves the list when the command has ended; its URI still leads to its last state (TRM-17).
+//! runs the process and reports its output. A terminal is listed on the root until it is disposed of, or until it has
+//! ended and makes room for another one. One that ran a command of an agent leaves the list when the command has ended;
+//! its URI still leads to its last state (TRM-17).
 
 mod claim;
 mod lifetime;
@@ -198,6 +199,22 @@ impl Terminals {
     fn count(&self) -> usize {
         let listed = self.by_channel.values().filter(|terminal| terminal.is_listed());
         listed.count() + self.opening.len() + self.earlier.len()
+    }
+
+    /// Returns the oldest listed terminal in memory that has ended, of those that the condition allows.
+    fn oldest_ended(&self, is_allowed: impl Fn(ChannelId) -> bool) -> Option<ChannelId> {
+        let terminals = self.by_channel.iter();
+        let ended = terminals.filter(|(channel, terminal)| {
+            terminal.is_listed() && terminal.pty.is_none() && is_allowed(**channel)
+        });
+        ended.map(|(channel, _)| *channel).min()
+    }
+
+    /// Removes a terminal of an earlier run from the list.
+    fn forget_earlier(&mut self, uri: &str) {
+        let before = self.earlier.len();
+        self.earlier.retain(|info| info.resource != uri);
+        self.is_list_dirty |= self.earlier.len() < before;
     }
 }
 

@@ -25,7 +25,7 @@ impl Host {
         let Some(terminal) = self.parts.terminals.by_channel.get(&by.channel) else {
             return Verdict::Reject("the terminal is gone".to_owned());
         };
-        if let Err(reason) = self.check_holder(terminal, &by.author.client) {
+        if let Err(reason) = self.check_holder(&terminal.state.claim, &by.author.client) {
             return Verdict::Reject(reason);
         }
         let check = match &action {
@@ -96,8 +96,8 @@ impl Host {
     }
 
     /// Checks whether a client holds or shares the claim of a terminal.
-    pub(super) fn check_holder(&self, terminal: &Terminal, client: &ClientId) -> Result<(), String> {
-        match &terminal.state.claim {
+    pub(super) fn check_holder(&self, claim: &TerminalClaim, client: &ClientId) -> Result<(), String> {
+        match claim {
             TerminalClaim::Session(_) => Ok(()),
             TerminalClaim::Client(claim) if claim.client_id == client.as_str() => Ok(()),
             TerminalClaim::Client(claim) if self.has_left(&claim.client_id) => Ok(()),

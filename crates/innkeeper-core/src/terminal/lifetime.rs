@@ -35,6 +35,10 @@ impl Host {
         if let Err(error) = self.check_new_terminal(conn, &create) {
             return cx.answer(conn, id, Err(error));
         }
+        if !self.make_room_for_terminal(cx) {
+            let message = format!("this host runs {MAX_TERMINALS} terminals; dispose of some");
+            return cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, message)));
+        }
         let size = create.size.unwrap_or_default();
         let directory = create.cwd.or_else(|| self.claimed_directory(&create.claim));
         let opening = Opening {
@@ -85,11 +89,27 @@ impl Host {
         }
         self.check_claim(&create.claim)
             .map_err(|(field, problem)| RpcError::invalid_params(&field, problem))?;
-        if terminals.count() >= MAX_TERMINALS {
-            let message = format!("this host has {MAX_TERMINALS} terminals; dispose of some");
-            return Err(RpcError::new(code::CONFLICT, message));
-        }
         Ok(())
+    }
+
+    /// Returns true if another terminal may be listed. At the limit, the oldest one that has ended and has no subscribers
+    /// makes room.
+    fn make_room_for_terminal(&mut self, cx: &mut Cx<'_>) -> bool {
+        let terminals = &self.parts.terminals;
+        if terminals.count() < MAX_TERMINALS {
+            return true;
+        }
+        if let Some(oldest) = terminals.earlier.first().map(|info| Arc::from(info.resource.as_str())) {
+            self.parts.terminals.forget_earlier(&oldest);
+            cx.emit(PtyCommand::Forget { uri: oldest });
+            return true;
+        }
+        let is_unused = |channel| self.channels.get(channel).is_none_or(|entry| !entry.has_subscribers());
+        let Some(oldest) = terminals.oldest_ended(is_unused) else {
+            return false;
+        };
+        self.dispose_of_terminal(cx, oldest);
+        true
     }
 
     /// Returns the first working directory of the chat that claims a terminal.
@@ -112,9 +132,6 @@ impl Host {
         let (Some(session), Some(chat_uri)) = (self.sessions.get(&chat.session), self.chat_uri(start.chat)) else {
             return never!("the session of a chat is in memory");
         };
-        if !self.config.serves_terminals || self.parts.terminals.count() >= MAX_TERMINALS {
-            return refuse(cx);
-        }
         let turn = chat.model.head().active_turn.as_ref().map(|turn| turn.id.clone());
         let claim = TerminalSessionClaim {
             session: session.uri.to_string(),
@@ -122,6 +139,9 @@ impl Host {
             turn_id: turn,
             tool_call_id: Some(start.call),
         };
+        if !self.config.serves_terminals || !self.make_room_for_terminal(cx) {
+            return refuse(cx);
+        }
         let opening = Opening {
             // Numbers never repeat, also not after a restart of the host.
             uri: format!("ahp-terminal:/{}-{}", self.log.seq().0, start.number),
@@ -150,6 +170,16 @@ impl Host {
             // The service knows that already.
             (Err(_), AskedBy::Agent(_)) => return,
         };
+        // The session may have been disposed of while the program was started.
+        if let TerminalClaim::Session(_) = &opening.claim
+            && let Err((field, problem)) = self.check_claim(&opening.claim)
+        {
+            cx.emit(PtyCommand::Close { pty });
+            return match opening.asked_by {
+                AskedBy::Client(conn, id) => cx.answer(conn, &id, Err(RpcError::invalid_params(&field, problem))),
+                AskedBy::Agent(number) => cx.emit(PtyCommand::Refuse { number }),
+            };
+        }
         let channel = self.add_channel(&opening.uri, ChannelKind::Terminal);
         let state = TerminalState {
             title: opening.name.unwrap_or(started.title),
@@ -202,9 +232,13 @@ impl Host {
 
     /// `disposeTerminal`: ends the process and removes the terminal (TRM-02).
     pub(super) fn dispose_terminal(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: &str) {
+        let terminals = &self.parts.terminals;
         let channel = self.channels.find(uri);
-        let found = channel.and_then(|channel| Some((channel, self.parts.terminals.by_channel.get(&channel)?)));
-        let Some((channel, terminal)) = found else {
+        let terminal = channel.and_then(|channel| terminals.by_channel.get(&channel));
+        // One whose record is lost is still listed.
+        let earlier = || terminals.earlier.iter().find(|info| info.resource == uri);
+        let claim = terminal.map(|terminal| &terminal.state.claim);
+        let Some(claim) = claim.or_else(|| earlier().map(|info| &info.claim)) else {
             let message = format!("there is no terminal {uri:?} on this host");
             return cx.answer(conn, id, Err(RpcError::new(code::NOT_FOUND, message)));
         };
@@ -213,15 +247,26 @@ impl Host {
         };
         let is_admin = connection.principal.scope >= Scope::Admin;
         let client = self.conns.client(conn);
-        let may_dispose = client.is_some_and(|client| self.check_holder(terminal, client).is_ok());
+        let may_dispose = client.is_some_and(|client| self.check_holder(claim, client).is_ok());
         if !may_dispose && !is_admin {
             let message = "another client holds this terminal; only that client or an admin disposes of it";
             return cx.answer(conn, id, Err(RpcError::new(code::PERMISSION_DENIED, message)));
         }
-        let uri = Arc::clone(&terminal.uri);
         cx.answer(conn, id, Ok(Value::Null));
+        match channel {
+            Some(channel) => self.dispose_of_terminal(cx, channel),
+            None => self.parts.terminals.forget_earlier(uri),
+        }
+    }
+
+    /// Removes a terminal and its last state.
+    fn dispose_of_terminal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let terminal = self.parts.terminals.by_channel.get(&channel);
+        let uri = terminal.map(|terminal| Arc::clone(&terminal.uri));
         self.close_terminal(cx, channel);
-        cx.emit(PtyCommand::Forget { uri });
+        if let Some(uri) = uri {
+            cx.emit(PtyCommand::Forget { uri });
+        }
     }
 
     /// Ends the process of a terminal and removes its channel.

@@ -72,9 +72,9 @@ impl Host {
         {
             end_with_host(&mut state);
             let channel = self.add_channel(uri, ChannelKind::Terminal);
-            let earlier = &mut self.parts.terminals.earlier;
+            let earlier = &self.parts.terminals.earlier;
             let was_listed = earlier.iter().any(|info| info.resource == **uri);
-            earlier.retain(|info| info.resource != **uri);
+            self.parts.terminals.forget_earlier(uri);
             let terminal = Terminal {
                 uri: Arc::clone(uri),
                 session: self.claiming_session(&state.claim),
@@ -91,9 +91,11 @@ impl Host {
             self.parts.terminals.is_list_dirty = true;
         }
         self.resume_after_recall(cx, uri);
-        // An input that only asked for it may have gone.
-        if let Some(channel) = self.channels.find(uri) {
-            self.release_terminal(cx, channel);
+        match self.channels.find(uri) {
+            // An input that only asked for it may have gone.
+            Some(channel) => self.release_terminal(cx, channel),
+            // Its record is lost, so nothing could ever show or dispose of it.
+            None => self.parts.terminals.forget_earlier(uri),
         }
     }
 

@@ -12,4 +12,5 @@ mod mcp;
 mod resources;
 mod session;
 mod telemetry;
+mod terminals;
 mod windowed_histories;

@@ -93,6 +93,12 @@ impl Archive {
         reader::list(&self.conn, page)
     }
 
+    /// Returns the URIs of all sessions that the file has rows of, also of drafts and of deleted sessions that can be
+    /// restored.
+    pub fn session_uris(&self) -> Result<Vec<String>, StoreError> {
+        reader::session_uris(&self.conn)
+    }
+
     /// Loads a session by its own URI or that of one of its chats.
     pub fn load(&self, uri: &str) -> Result<Option<StoredSession>, StoreError> {
         let options = Options::default();

@@ -63,6 +63,22 @@ impl LocalTerminals {
         }
     }
 
+    /// Removes the last states of all terminals of a session, without a host.
+    ///
+    /// # Errors
+    ///
+    /// When something is left.
+    pub fn remove_session(directory: &Path, session: &str) -> std::io::Result<()> {
+        Records::new(directory.into()).remove_session(session)
+    }
+
+    /// Removes the last states of the terminals of sessions that are gone: a process that ends in the middle of a
+    /// disposal leaves them behind. `sessions` says which there are, and is asked after the states are listed; `None`
+    /// means that they are not known.
+    pub fn sweep(directory: &Path, sessions: impl FnOnce() -> Option<Vec<String>>) {
+        Records::new(directory.into()).sweep(sessions);
+    }
+
     /// Returns the line that starts a program, and its title.
     fn line(&self, launch: &Launch, nonce: &str) -> Result<(CommandLine, String), TerminalError> {
         match &launch.program {
@@ -180,7 +196,10 @@ impl Terminals for LocalTerminals {
 
     async fn forget_session(&self, session: &str) {
         let session = session.to_owned();
-        self.with_records(move |records| records.remove_session(&session)).await;
+        let removed = self.with_records(move |records| records.remove_session(&session)).await;
+        if let Some(Err(error)) = removed {
+            tracing::warn!(%error, "the terminals of a disposed session could not be removed");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A file is named after its session and its terminal. The oldest files are removed when there are too many.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,12 +62,21 @@ impl Records {
     }
 
     /// Removes all states of a session.
-    pub(crate) fn remove_session(&self, session: &str) {
-        let owner = format!("{}-", owner(Some(session)));
-        for path in self.files() {
-            if file_name(&path).starts_with(&owner) {
-                let _ = fs::remove_file(path);
-            }
+    pub(crate) fn remove_session(&self, session: &str) -> io::Result<()> {
+        let removed = owner(Some(session));
+        let files = self.files().into_iter().filter(|path| owner_of(path) == removed);
+        files.map(fs::remove_file).collect()
+    }
+
+    /// Removes the states of sessions that are gone.
+    pub(crate) fn sweep(&self, sessions: impl FnOnce() -> Option<Vec<String>>) {
+        // Listed first: a session that is created meanwhile has none of these.
+        let files = self.files();
+        let Some(sessions) = sessions() else { return };
+        let sessions = sessions.iter().map(|session| Some(session.as_str()));
+        let known: HashSet<String> = sessions.chain([None]).map(owner).collect();
+        for path in files.iter().filter(|path| !known.contains(owner_of(path))) {
+            let _ = fs::remove_file(path);
         }
     }
 
@@ -105,6 +115,11 @@ impl Records {
 
 fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Returns the part of a file's name that says which session it belongs to.
+fn owner_of(path: &Path) -> &str {
+    file_name(path).split_once('-').unwrap_or_default().0
 }
 
 fn owner(session: Option<&str>) -> String {
@@ -170,11 +185,26 @@ mod tests {
         let records = Records::new(directory.path().into());
         records.write(&record("t:/a", Some("one"), "a")).expect("written");
         records.write(&record("t:/b", Some("two"), "b")).expect("written");
-        records.remove_session("one");
+        records.remove_session("one").expect("removed");
         assert_eq!(
             (records.read("t:/a"), title(records.read("t:/b"))),
             (None, Some("b".to_owned()))
         );
+    }
+
+    #[test]
+    fn a_sweep_removes_the_states_of_unknown_sessions_only() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let records = Records::new(directory.path().into());
+        for (uri, session) in [("t:/a", Some("gone")), ("t:/b", Some("here")), ("t:/c", None)] {
+            records.write(&record(uri, session, uri)).expect("written");
+        }
+        records.sweep(|| None);
+        assert_eq!(records.files().len(), 3, "the sessions are unknown");
+        records.sweep(|| Some(vec!["here".to_owned()]));
+        assert_eq!(records.read("t:/a"), None);
+        assert_eq!(title(records.read("t:/b")).as_deref(), Some("t:/b"));
+        assert_eq!(title(records.read("t:/c")).as_deref(), Some("t:/c"));
     }
 
     #[test]

@@ -188,6 +188,18 @@ impl LocalChanges {
         self.inner.compute(view).await
     }
 
+    /// Removes the records of a session, without a host.
+    ///
+    /// # Errors
+    ///
+    /// When something is left.
+    pub fn remove(directory: &Path, session: &str) -> std::io::Result<()> {
+        match fs::remove_dir_all(session_directory(directory, session)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the records of sessions that are gone: a process that ends in the middle of a disposal leaves them
     /// behind. Then removes the stored contents that no session refers to. `sessions` says which there are, and is asked after the records are listed; `None` means that they are
     /// not known.
@@ -232,11 +244,9 @@ impl Changes for LocalChanges {
     async fn forget(&self, session: &str) {
         let work_trees = self.inner.points(session, |points| points.work_trees());
         self.inner.sessions.lock().remove(session);
-        let directory = self.inner.session_directory(session);
-        let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(directory)).await;
-        if let Ok(Err(error)) = removed
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
+        let (inner, session) = (Arc::clone(&self.inner), session.to_owned());
+        let removed = tokio::task::spawn_blocking(move || Self::remove(&inner.directory, &session)).await;
+        if let Ok(Err(error)) = removed {
             tracing::warn!(%error, "the records of a disposed session could not be removed");
         }
         for work_tree in work_trees {
@@ -269,7 +279,7 @@ impl Drop for EndsWithGuard {
 
 impl Inner {
     fn session_directory(&self, session: &str) -> PathBuf {
-        self.directory.join("sessions").join(key_of(session.as_bytes()))
+        session_directory(&self.directory, session)
     }
 
     /// The shared state of a work tree.
@@ -448,6 +458,11 @@ impl Inner {
             let _ = fs::remove_dir_all(path);
         }
     }
+}
+
+/// Returns the directory of the records of a session.
+fn session_directory(directory: &Path, session: &str) -> PathBuf {
+    directory.join("sessions").join(key_of(session.as_bytes()))
 }
 
 /// A name for something that may have any name.

@@ -30,6 +30,7 @@ use crate::logging;
 use crate::mcp_tokens::TokenPersistence;
 use crate::models;
 use crate::retention;
+use crate::sessions;
 use crate::settings::{Admission, Settings};
 use crate::unix_socket;
 
@@ -41,9 +42,6 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// When the process ends even if something still hangs; the promise is ten seconds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(9);
-
-/// Directory in the data directory with tool results that turns have no room for.
-pub(crate) const CONTENTS_DIRECTORY: &str = "contents";
 
 /// The log filter unless a flag or the configuration names another.
 const LOG_FILTER: &str = "info";
@@ -247,10 +245,7 @@ async fn run_until_stopped(plan: Plan, prepared: &mut Prepared, running: &Runnin
     let settings = &plan.settings;
     let sweeping = async {
         if !settings.read_only {
-            let store = prepared.dir.file(innkeeper_store::FILE_NAME);
-            let also = store.clone();
-            running.contents.sweep(move || host::persisted_sessions(&store)).await;
-            running.changes.sweep(move || host::persisted_sessions(&also)).await;
+            sessions::files::sweep(&prepared.dir, &running.contents, &running.changes).await;
         }
     };
     let listing = models::list(plan.models, running.host.handle());

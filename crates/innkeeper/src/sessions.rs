@@ -2,6 +2,7 @@
 
 mod contents;
 mod export;
+pub(crate) mod files;
 mod offline;
 mod prune;
 mod read_only_host;

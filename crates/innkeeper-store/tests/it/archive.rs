@@ -204,6 +204,27 @@ async fn a_removed_session_leaves_no_row_behind() {
 }
 
 #[tokio::test]
+async fn a_deleted_session_has_a_uri_until_it_is_removed() {
+    let plain = PlainStorage::new();
+    let mut life = HostRun::begin(&plain).await;
+    furnish(&mut life).await;
+    life.create("ahp-session:/two", "ahp-chat:/two/first").await;
+    life.flush().await;
+    drop(life);
+    let mut archive = Archive::open(&plain.file(), Mode::Exclusive).unwrap();
+    let uris = |archive: &Archive| {
+        let mut uris = archive.session_uris().unwrap();
+        uris.sort();
+        uris
+    };
+    assert_eq!(uris(&archive), [SESSION, "ahp-session:/two"]);
+    archive.delete(SESSION).unwrap();
+    assert_eq!(uris(&archive), [SESSION, "ahp-session:/two"]);
+    archive.remove(SESSION).unwrap();
+    assert_eq!(uris(&archive), ["ahp-session:/two"]);
+}
+
+#[tokio::test]
 async fn a_file_in_use_can_be_read_but_not_changed() {
     let plain = PlainStorage::new();
     let mut life = HostRun::begin(&plain).await;

@@ -15,14 +15,15 @@ use innkeeper_customizations::{
 use innkeeper_host::contents::ContentLimits;
 use innkeeper_host::{Host, HostBuilder, HostError, Limits};
 use innkeeper_mcp::McpRunner;
-use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
+use innkeeper_store::{ReadOnlyJournal, SqliteJournal};
 use innkeeper_terminals::LocalTerminals;
 use innkeeper_workspace::{BlobStore, LocalChanges, LocalResources, ResourceLimits};
 
 use crate::mcp_tokens;
+use crate::sessions::files;
 use crate::trust;
 
-use super::{CONTENTS_DIRECTORY, Plan, Prepared};
+use super::{Plan, Prepared};
 
 /// How long a read-only host keeps a session in memory without subscribers.
 const READ_ONLY_IDLE_MS: u64 = 1000;
@@ -30,17 +31,8 @@ const READ_ONLY_IDLE_MS: u64 = 1000;
 /// Directory in the data directory with copies of clients' plugins.
 const PLUGIN_COPIES: &str = "client-plugins";
 
-/// Directory in the data directory with snapshots of work trees and the checkpoints of sessions.
-const CHANGES: &str = "changes";
-
 /// Directory in the data directory for the plugins' own data.
 const PLUGIN_DATA: &str = "plugin-data";
-
-/// Directory in the data directory with the last states of terminals.
-const TERMINALS: &str = "terminals";
-
-/// More sessions than there can be.
-const MAX_SESSIONS: usize = 1 << 30;
 
 /// The host and the services that are stopped after it.
 pub(super) struct RunningHost {
@@ -54,7 +46,7 @@ pub(super) struct RunningHost {
 pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHost, Failure> {
     let (settings, dir) = (&plan.settings, &prepared.dir);
     let contents = contents(dir, &plan.limits);
-    let changes = LocalChanges::with_own_environment(dir.file(CHANGES), Arc::new(contents.clone()));
+    let changes = LocalChanges::with_own_environment(dir.file(files::CHANGES), Arc::new(contents.clone()));
     let mut builder = Host::builder()
         .files(innkeeper_workspace::Workspace::new())
         .repositories(innkeeper_workspace::LocalRepositories::default())
@@ -74,7 +66,7 @@ pub(super) async fn build(plan: &Plan, prepared: &Prepared) -> Result<RunningHos
         builder = builder.mcp_servers(runner.clone());
     }
     if let Some(shell) = plan.terminals.clone().filter(|_| !settings.read_only) {
-        builder = builder.terminals(LocalTerminals::new(shell, Some(dir.file(TERMINALS))));
+        builder = builder.terminals(LocalTerminals::new(shell, Some(dir.file(files::TERMINALS))));
     }
     builder = with_agents(builder, &plan.models, &plan.agents);
     builder = match settings.read_only {
@@ -105,7 +97,7 @@ fn contents(dir: &DataDir, limits: &Limits) -> BlobStore {
         session_bytes: limits.content_session_bytes,
         total_bytes: limits.content_total_bytes,
     };
-    BlobStore::new(dir.file(CONTENTS_DIRECTORY), limits)
+    BlobStore::new(dir.file(files::CONTENTS), limits)
 }
 
 fn resources(plan: &Plan, prepared: &Prepared) -> LocalResources {
@@ -210,18 +202,6 @@ fn journal(dir: &DataDir, limits: &Limits) -> SqliteJournal {
         ..innkeeper_store::Options::default()
     };
     SqliteJournal::new(&dir.file(innkeeper_store::FILE_NAME), options)
-}
-
-/// Returns the URIs of all persisted sessions, if they can be read.
-pub(super) fn persisted_sessions(store: &Path) -> Option<Vec<String>> {
-    let archive = Archive::open(store, Mode::ReadOnly).ok()?;
-    // In one page: between two pages a session that changes could move from one to the other.
-    let page = ListPage {
-        after: None,
-        limit: MAX_SESSIONS,
-    };
-    let found = archive.list(&page).ok()?;
-    Some(found.into_iter().map(|session| session.uri).collect())
 }
 
 fn read_only_journal(dir: &DataDir) -> Result<ReadOnlyJournal, Failure> {

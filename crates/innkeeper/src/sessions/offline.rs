@@ -19,8 +19,8 @@ use innkeeper_host::resources::Content;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, ListPage, Mode, OnlyIf, StoreError};
 use innkeeper_workspace::BlobStore;
 
+use super::files;
 use crate::config::ConfigFile;
-use crate::serve::CONTENTS_DIRECTORY;
 
 /// How many sessions are read at a time.
 const PAGE: usize = 1000;
@@ -60,7 +60,7 @@ impl Offline {
 
     /// Returns the directory with the contents beside sessions.
     pub(crate) fn contents(&self) -> PathBuf {
-        self.dir.file(CONTENTS_DIRECTORY)
+        self.dir.file(files::CONTENTS)
     }
 }
 
@@ -115,14 +115,11 @@ impl OfflineSessions {
         }
     }
 
-    /// Removes the contents of a session that is gone.
-    fn remove_contents(&self, uri: &str) {
-        let directory = self.data.contents();
-        if let Err(error) = BlobStore::remove(&directory, uri) {
+    /// Removes the files beside the store of a session that is gone for good.
+    fn remove_files(&self, uri: &str) {
+        for (directory, error) in files::remove(&self.data.dir, uri) {
             let directory = directory.display();
-            warn(&format!(
-                "contents of the removed session are still in {directory} ({error})"
-            ));
+            warn(&format!("files of the removed session are still in {directory} ({error})"));
         }
     }
 }
@@ -165,7 +162,7 @@ impl SessionBackend for OfflineSessions {
                 self.archive.remove_if(uri, only_if).map(drop).map_err(store_failure)?;
             }
         }
-        self.remove_contents(uri);
+        self.remove_files(uri);
         Ok(())
     }
 

@@ -308,6 +308,53 @@ fn deleting_without_a_question_takes_whole_names_only() {
     home.run(&["sessions"]).code(0).says("no sessions yet");
 }
 
+/// Counts the entries of a directory below the data directory.
+fn entries(home: &Home, directory: &str) -> usize {
+    std::fs::read_dir(home.data(directory)).map_or(0, Iterator::count)
+}
+
+/// A home with a session that left a terminal and a record of the files around a turn.
+fn home_with_session_files() -> (Home, String) {
+    let home = Home::new();
+    let git = std::process::Command::new("git")
+        .args(["init", "--quiet"])
+        .current_dir(home.path("."))
+        .status();
+    assert!(git.expect("git runs").success());
+    let host = home.host(&[]);
+    home.run(&["send", "/terminal"]).code(0);
+    let uri = only_session(&home);
+    host.stop().code(0);
+    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    (home, uri)
+}
+
+#[test]
+fn a_deletion_for_good_without_a_host_removes_all_files_of_the_session() {
+    let (home, uri) = home_with_session_files();
+    home.run(&["sessions", "delete", "--yes", &uri]).code(0);
+    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    home.run(&["sessions", "delete", "--yes", "--for-good", &uri]).code(0);
+    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (0, 0));
+}
+
+#[test]
+fn a_start_keeps_the_files_of_a_session_that_can_be_restored() {
+    let (home, uri) = home_with_session_files();
+    home.run(&["sessions", "delete", "--yes", &uri]).code(0);
+    let (records, terminal) = (home.data("changes/sessions/00"), home.data("terminals/00-00.json"));
+    std::fs::create_dir(&records).unwrap();
+    std::fs::write(&terminal, "{}").unwrap();
+    let host = home.host(&[]);
+    // What no session has any more is removed, terminals last.
+    until(|| !terminal.exists());
+    assert!(!records.exists());
+    host.stop().code(0);
+    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    home.run(&["sessions", "restore", &uri]).code(0);
+    assert_eq!(only_session(&home), uri);
+}
+
 #[test]
 fn delete_needs_a_confirmation_or_yes() {
     let (home, uri) = home_with_a_session();

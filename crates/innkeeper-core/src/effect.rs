@@ -13,7 +13,7 @@ pub use deliver::{CloseReason, Delivery, Publication, Subscriber};
 pub use journal::JournalCommand;
 pub use services::{
     BlobCommand, ChangesCommand, ChatsMoved, CompletionQuery, CompletionRequest, CustomizationCommand, McpCommand,
-    MessageWriter, MovedChat, RepositoryCommand, ResourceCommand,
+    MessageWriter, MovedChat, RepositoryCommand, ResourceCommand, SessionErasure,
 };
 
 use crate::ids::ConnId;
@@ -50,6 +50,8 @@ pub enum Effect {
     Resources(ResourceCommand),
     /// For the service that runs terminals.
     Terminals(PtyCommand),
+    /// For all services that store something beside sessions.
+    Erase(SessionErasure),
 }
 
 impl Effect {
@@ -69,7 +71,8 @@ impl Effect {
             | Self::Agent(_)
             | Self::Blobs(_)
             | Self::Customizations(_)
-            | Self::Repositories(_) => None,
+            | Self::Repositories(_)
+            | Self::Erase(_) => None,
         }
     }
 }
@@ -149,5 +152,11 @@ impl From<ResourceCommand> for Effect {
 impl From<PtyCommand> for Effect {
     fn from(command: PtyCommand) -> Self {
         Self::Terminals(command)
+    }
+}
+
+impl From<SessionErasure> for Effect {
+    fn from(erasure: SessionErasure) -> Self {
+        Self::Erase(erasure)
     }
 }

@@ -85,7 +85,7 @@ pub use core::{ChannelCommand, HostCore, NoCommand, NoInput, PartCommand, PartIn
 pub use effect::{
     AgentCommand, BlobCommand, ChangesCommand, ChatInfo, ChatsMoved, CloseReason, CompletionQuery, CompletionRequest,
     CustomizationCommand, Delivery, Effect, JournalCommand, McpCommand, MessageWriter, MovedChat, OpenChat, PromptPlan,
-    Publication, RepositoryCommand, ResourceCommand, Subscriber, Transformer, TurnInfo, TurnStart,
+    Publication, RepositoryCommand, ResourceCommand, SessionErasure, Subscriber, Transformer, TurnInfo, TurnStart,
 };
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};

@@ -15,6 +15,8 @@ pub mod resources;
 pub mod telemetry;
 pub mod terminals;
 
+use std::sync::Arc;
+
 use changes::effects::FollowedChanges;
 use completions::effects::CompletionRequests;
 use contents::effects::ContentStore;
@@ -25,6 +27,8 @@ use repositories::effects::FollowedRepositories;
 use resources::effects::ResourceRequests;
 use telemetry::effects::Logs;
 use terminals::effects::RunningTerminals;
+
+use crate::main_loop::handles::LoopHandles;
 
 /// The services of one host, each with its own state. Each performs the effects that concern it.
 pub(crate) struct Services {
@@ -42,6 +46,13 @@ pub(crate) struct Services {
 }
 
 impl Services {
+    /// Removes everything that is stored for a session that is gone for good.
+    pub(crate) fn erase_session(&mut self, handles: &LoopHandles, uri: Arc<str>) {
+        self.changes.forget_session(handles, Arc::clone(&uri));
+        self.terminals.forget_session(handles, Arc::clone(&uri));
+        self.contents.forget_session(handles, uri);
+    }
+
     /// Ends everything that belongs to sessions, because the core is replaced.
     pub(crate) fn clear(&mut self) {
         self.resources.clear();

@@ -304,6 +304,7 @@ impl Sim {
             // Records are persisted already, and the simulator has no files.
             Effect::Persist(_)
             | Effect::Blobs(_)
+            | Effect::Erase(_)
             | Effect::Completions(_)
             | Effect::Repositories(_)
             | Effect::Resources(_) => Ok(()),

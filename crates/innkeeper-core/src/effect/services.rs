@@ -15,14 +15,16 @@ use crate::protocol::request::RequestId;
 use crate::resources::{AllowedRoot, ResourceOp, VisibleSessions, WatchSpec};
 use crate::session::changesets::{ChangesetView, OperationRequest};
 
+/// A session that is gone for good: every service removes what it stored for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionErasure {
+    /// The session's URI.
+    pub uri: Arc<str>,
+}
+
 /// A command to the store of blobs.
 #[derive(Debug)]
 pub enum BlobCommand {
-    /// Delete the blobs of a session that is gone for good.
-    DeleteSession {
-        /// The session's URI.
-        uri: Arc<str>,
-    },
     /// Copy the blobs that chats refer to into the session that has the chats now.
     CopyForMovedChats(Box<ChatsMoved>),
 }
@@ -234,11 +236,6 @@ pub enum ChangesCommand {
         /// Its directory, as a URI.
         directory: String,
     },
-    /// Remove what was recorded for a session that is gone for good.
-    Forget {
-        /// The session's URI.
-        session: Arc<str>,
-    },
 }
 
 /// The agent of a session, with everything that it needs to write the message of a commit.
@@ -255,7 +252,7 @@ impl ChangesCommand {
     pub fn request(&self) -> Option<(ConnId, &RequestId)> {
         match self {
             Self::Invoke { conn, id, .. } => Some((*conn, id)),
-            Self::Follow { .. } | Self::Unfollow { .. } | Self::Isolate { .. } | Self::Forget { .. } => None,
+            Self::Follow { .. } | Self::Unfollow { .. } | Self::Isolate { .. } => None,
         }
     }
 }

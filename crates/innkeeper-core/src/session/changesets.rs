@@ -416,13 +416,6 @@ impl Host {
         self.close_changeset(cx, channel);
     }
 
-    /// Removes what was recorded for a session that is gone for good.
-    pub(crate) fn forget_changes(&self, cx: &mut Cx<'_>, session: Arc<str>) {
-        if self.config.serves_changes {
-            cx.emit(ChangesCommand::Forget { session });
-        }
-    }
-
     fn close_changeset(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         if self.parts.changesets.open.remove(&channel).is_some() {
             cx.emit(ChangesCommand::Unfollow { channel });

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::clients::channels::Channel;
 use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT, SessionRemoval, Timer, never};
-use crate::effect::{BlobCommand, Delivery, JournalCommand};
+use crate::effect::{Delivery, JournalCommand, SessionErasure};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
@@ -104,8 +104,7 @@ impl Host {
         }
         self.persist_removal(cx, session_id);
         self.forget_session(cx, session_id);
-        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
-        self.forget_changes(cx, uri);
+        cx.emit(SessionErasure { uri });
     }
 
     /// Removes a session from memory after its chats.
@@ -165,8 +164,7 @@ impl Host {
         self.storage.note_removed(&uri);
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
-        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
-        self.forget_changes(cx, Arc::clone(&uri));
+        cx.emit(SessionErasure { uri: Arc::clone(&uri) });
         cx.answer(conn, id, Ok(Value::Null));
         self.announce_removed(cx, &uri, None);
     }
@@ -186,8 +184,7 @@ impl Host {
         let uri: Arc<str> = channel.as_str().into();
         self.persist_removal_of(cx, &uri);
         self.invalidate(std::slice::from_ref(&uri));
-        cx.emit(BlobCommand::DeleteSession { uri: Arc::clone(&uri) });
-        self.forget_changes(cx, uri);
+        cx.emit(SessionErasure { uri });
         cx.answer(conn, id, Ok(Value::Null));
     }
 
@@ -218,7 +215,8 @@ impl Host {
         }
     }
 
-    /// Removes the sessions whose deletion can no longer be undone, and schedules the next purge in an hour.
+    /// Removes the sessions whose deletion can no longer be undone, and schedules the next purge in an hour. The journal
+    /// knows which they are, so the host erases what its services stored for them.
     pub(crate) fn purge_deleted(&mut self, cx: &mut Cx<'_>) {
         let undo_ms = i64::try_from(self.config.undo_delete_ms).unwrap_or(i64::MAX);
         let before_ms = cx.now.wall.as_millisecond().saturating_sub(undo_ms);

@@ -116,6 +116,7 @@ impl Stage {
                 | Effect::Journal(_)
                 | Effect::Agent(_)
                 | Effect::Blobs(_)
+                | Effect::Erase(_)
                 | Effect::Completions(_)
                 | Effect::Customizations(_)
                 | Effect::Mcp(_)

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use innkeeper_core::{ActionFrame, BlobCommand, ChannelId, Effect, Publication, Subscriber};
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Publication, Subscriber};
 
 use super::task::HostTask;
 use crate::services::completions::effects::CompletionParts;
@@ -47,12 +47,7 @@ impl HostTask {
             Effect::Deliver(delivery) => net.deliver(delivery),
             Effect::Agent(command) => agents.perform(handles, services, command),
             Effect::Journal(command) => services.journal.perform(handles, requests, command),
-            Effect::Blobs(command) => {
-                if let BlobCommand::DeleteSession { uri } = &command {
-                    services.terminals.forget_session(handles, uri);
-                }
-                services.contents.perform(handles, &services.journal, command);
-            }
+            Effect::Blobs(command) => services.contents.perform(handles, &services.journal, command),
             Effect::Completions(request) => {
                 let parts = CompletionParts {
                     agents,
@@ -82,6 +77,7 @@ impl HostTask {
                 services.resources.perform(handles, requests, command, parts);
             }
             Effect::Terminals(command) => services.terminals.perform(handles, requests, command),
+            Effect::Erase(erasure) => services.erase_session(handles, erasure.uri),
         }
     }
 

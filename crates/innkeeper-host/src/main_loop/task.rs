@@ -492,10 +492,10 @@ impl HostTask {
         }
     }
 
-    /// Deletes the contents of sessions that were removed for good.
-    fn purged(&self, sessions: Vec<String>) {
+    /// Erases sessions whose deletion can no longer be undone.
+    fn purged(&mut self, sessions: Vec<String>) {
         for session in sessions {
-            self.services.contents.forget(&self.handles, session.into());
+            self.services.erase_session(&self.handles, session.into());
         }
     }
 

@@ -1,15 +1,24 @@
 //! A host that starts again finds everything as it was, and says what was interrupted.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
+use innkeeper_host::changes::{
+    Changes, ChangesSink, ChangesetView, OperationError, OperationOutcome, OperationRequest, TurnMoment,
+};
+use innkeeper_host::contents::Contents;
+use innkeeper_host::customizations::Following;
 use innkeeper_host::journal::{CrashSurvivors, JournalError, MemoryJournal};
-use innkeeper_host::{Host, HostBuilder, Limits};
+use innkeeper_host::resources::Content;
+use innkeeper_host::terminals::{Launch, Opened, TerminalError, TerminalRecord, TerminalSink, Terminals};
+use innkeeper_host::{Host, HostBuilder, Limits, async_trait};
 use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};
 use innkeeper_testkit::raw::get;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 fn host(journal: &MemoryJournal) -> HostBuilder {
     Host::builder().agent(TestAgent).journal(journal.clone())
@@ -267,4 +276,149 @@ async fn f23_a_failure_in_any_handler_costs_that_request_and_one_reconnect() {
     client.run_turn(chat, "t1", "still alive").await;
     client.assert_converged().await;
     println!("handlers that failed: {}", cases + 1);
+}
+
+/// Services that store something beside sessions, and note the sessions whose files they remove.
+#[derive(Clone, Default)]
+struct SessionFiles {
+    forgotten: Arc<Mutex<Vec<(&'static str, String)>>>,
+}
+
+impl SessionFiles {
+    fn forget(&self, service: &'static str, session: &str) {
+        let mut forgotten = self.forgotten.lock().expect("no panic");
+        forgotten.push((service, session.to_owned()));
+    }
+
+    /// Returns what was forgotten, in the order of the names.
+    fn forgotten(&self) -> Vec<(&'static str, String)> {
+        let mut forgotten = self.forgotten.lock().expect("no panic").clone();
+        forgotten.sort();
+        forgotten
+    }
+
+    /// Waits until every service has removed its files of a session.
+    async fn until_erased(&self, session: &str) {
+        let all = ["changes", "contents", "terminals"].map(|service| (service, session.to_owned()));
+        let erased = async {
+            while self.forgotten() != all {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let erased = tokio::time::timeout(Duration::from_secs(10), erased).await;
+        assert!(erased.is_ok(), "{:?}", self.forgotten());
+    }
+}
+
+#[async_trait]
+impl Terminals for SessionFiles {
+    async fn open(&self, _: Launch, _: TerminalSink) -> Result<Opened, TerminalError> {
+        Err(TerminalError::CannotStart("not in this test".to_owned()))
+    }
+
+    async fn retain(&self, _: TerminalRecord) -> Result<(), TerminalError> {
+        Ok(())
+    }
+
+    async fn recall(&self, _: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    async fn forget(&self, _: &str) {}
+
+    async fn forget_session(&self, session: &str) {
+        SessionFiles::forget(self, "terminals", session);
+    }
+}
+
+#[async_trait]
+impl Changes for SessionFiles {
+    fn follow(&self, _: ChangesetView, _: Arc<Notify>, _: ChangesSink) -> Following {
+        Following::new(())
+    }
+
+    async fn record(&self, _: TurnMoment) {}
+
+    async fn invoke(&self, _: ChangesetView, _: OperationRequest) -> Result<OperationOutcome, OperationError> {
+        Err(OperationError::Failed("not in this test".to_owned()))
+    }
+
+    async fn read(&self, _: &str, _: &str, _: usize) -> Result<Option<Content>, String> {
+        Ok(None)
+    }
+
+    async fn isolate(&self, _: &str, _: &str) -> Result<String, String> {
+        Err("not in this test".to_owned())
+    }
+
+    async fn forget(&self, session: &str) {
+        SessionFiles::forget(self, "changes", session);
+    }
+}
+
+#[async_trait]
+impl Contents for SessionFiles {
+    async fn keep(&self, _: &str, _: &str, _: Content) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn read(&self, _: &str, _: &str) -> Result<Option<Content>, String> {
+        Ok(None)
+    }
+
+    async fn restore(&self, _: &str, _: &str, _: Content, _: SystemTime) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn room(&self) -> u64 {
+        0
+    }
+
+    fn open(&self, _: &str) {}
+
+    fn close(&self, _: &str) {}
+
+    async fn forget(&self, session: &str) {
+        SessionFiles::forget(self, "contents", session);
+    }
+}
+
+fn host_with_files(journal: &MemoryJournal, files: &SessionFiles, undo_delete_ms: u64) -> HostBuilder {
+    let mut limits = Limits::default();
+    limits.core.undo_delete_ms = undo_delete_ms;
+    let builder = host(journal).limits(limits);
+    builder.terminals(files.clone()).changes(files.clone()).contents(files.clone())
+}
+
+async fn dispose(client: &OfficialClient, params: Value) {
+    let _: Value = client.request("disposeSession", params).await.expect("disposed of");
+}
+
+#[tokio::test]
+async fn ses38_a_purged_session_leaves_nothing_with_any_service() {
+    let (journal, files) = (MemoryJournal::new(), SessionFiles::default());
+    let running = Running::start(host_with_files(&journal, &files, 60_000)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let deleted = client.create_listed_session("deleted").await;
+    client.create_session("stays").await;
+    dispose(&client, json!({ "channel": deleted.session })).await;
+    stop(running).await;
+    assert_eq!(files.forgotten(), [], "the deletion can be undone");
+
+    // A host looks for expired deletions when it starts.
+    let running = Running::start(host_with_files(&journal, &files, 1)).await;
+    files.until_erased(&deleted.session).await;
+    stop(running).await;
+}
+
+#[tokio::test]
+async fn a_session_deleted_for_good_leaves_nothing_with_any_service() {
+    let (journal, files) = (MemoryJournal::new(), SessionFiles::default());
+    let running = Running::start(host_with_files(&journal, &files, 60_000)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("deleted").await;
+    let for_good = json!({ "channel": uris.session, "_meta": { "innkeeper.forGood": true } });
+    dispose(&client, for_good).await;
+    files.until_erased(&uris.session).await;
+    stop(running).await;
 }

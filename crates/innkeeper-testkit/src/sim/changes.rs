@@ -64,7 +64,6 @@ impl KnownViews {
             ChangesCommand::Isolate { .. } => {
                 return Err(Violation::new("a work tree is wanted, which no client asked for"));
             }
-            ChangesCommand::Forget { .. } => {}
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Discovered customizations are published, and nothing else.
 
-use innkeeper_core::{AgentCommand, BlobCommand, CoreConfig, CustomizationCommand, Effect};
+use innkeeper_core::{AgentCommand, CoreConfig, CustomizationCommand, Effect};
 use serde_json::{Value, json};
 
 use super::*;
@@ -258,7 +258,7 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
     let ends = |effect: &&Effect| {
         !matches!(
             effect,
-            Effect::Agent(AgentCommand::CloseChat { .. }) | Effect::Blobs(BlobCommand::DeleteSession { .. })
+            Effect::Agent(AgentCommand::CloseChat { .. }) | Effect::Erase(_)
         )
     };
     let last = stage.agent.iter().rev().find(ends);

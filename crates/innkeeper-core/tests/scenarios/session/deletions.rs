@@ -2,7 +2,7 @@
 
 use innkeeper_core::records::ImportedSession;
 use innkeeper_core::request::OnlyIf;
-use innkeeper_core::{BlobCommand, Command, ConnId, CoreConfig, Effect, Input, JournalCommand, Seq};
+use innkeeper_core::{Command, ConnId, CoreConfig, Effect, Input, JournalCommand, Seq};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -29,7 +29,7 @@ fn stage() -> (Stage, ConnId, String) {
 
 fn gone(stage: &Stage) -> Vec<String> {
     let gone = stage.agent.iter().filter_map(|effect| match effect {
-        Effect::Blobs(BlobCommand::DeleteSession { uri }) => Some(uri.to_string()),
+        Effect::Erase(erasure) => Some(erasure.uri.to_string()),
         _ => None,
     });
     gone.collect()

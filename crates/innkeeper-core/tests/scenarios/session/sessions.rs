@@ -1,7 +1,7 @@
 //! Sessions come and go (SES).
 
 use innkeeper_core::request::Initialize;
-use innkeeper_core::{AgentCommand, BlobCommand, ClientId, Command, Effect, Failure, TurnEnd};
+use innkeeper_core::{AgentCommand, ClientId, Command, Effect, Failure, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -209,7 +209,7 @@ fn ses27_ses30_disposal_ends_the_turn_and_the_chat_and_answers_null() {
             [
                 Effect::Agent(AgentCommand::CancelTurn { .. }),
                 Effect::Agent(AgentCommand::CloseChat { .. }),
-                Effect::Blobs(BlobCommand::DeleteSession { .. })
+                Effect::Erase(_)
             ]
         ),
         "{:?}",

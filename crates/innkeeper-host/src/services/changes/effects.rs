@@ -118,11 +118,13 @@ impl FollowedChanges {
                     }
                 });
             }
-            ChangesCommand::Forget { session } => {
-                let changes = self.changes();
-                handles.tasks().spawn(async move { changes.forget(&session).await });
-            }
         }
+    }
+
+    /// Removes what was recorded for a session that is gone for good.
+    pub(crate) fn forget_session(&self, handles: &LoopHandles, session: Arc<str>) {
+        let changes = self.changes();
+        handles.tasks().spawn(async move { changes.forget(&session).await });
     }
 
     /// Follows a view. If the same is followed already, it is computed again.

@@ -42,13 +42,12 @@ impl ContentStore {
 
     pub(crate) fn perform(&self, handles: &LoopHandles, journal: &JournalRequests, command: BlobCommand) {
         match command {
-            BlobCommand::DeleteSession { uri } => self.forget(handles, uri),
             BlobCommand::CopyForMovedChats(moved) => self.share(handles, journal.stored_turns(), *moved),
         }
     }
 
     /// Deletes the contents of a session.
-    pub(crate) fn forget(&self, handles: &LoopHandles, session: Arc<str>) {
+    pub(crate) fn forget_session(&self, handles: &LoopHandles, session: Arc<str>) {
         let contents = self.contents();
         contents.close(&session);
         let (position, guard) = self.order.take(true);

@@ -159,8 +159,8 @@ impl RunningTerminals {
     }
 
     /// Removes the persisted terminals of a session that is gone for good.
-    pub(crate) fn forget_session(&mut self, handles: &LoopHandles, uri: &Arc<str>) {
-        self.record(handles, RecordCommand::ForgetSession(Arc::clone(uri)));
+    pub(crate) fn forget_session(&mut self, handles: &LoopHandles, uri: Arc<str>) {
+        self.record(handles, RecordCommand::ForgetSession(uri));
     }
 
     pub(crate) fn kill(&self, pty: PtyId) {

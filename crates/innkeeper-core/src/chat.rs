@@ -38,6 +38,7 @@ impl Host {
         }
         let added = StateAction::SessionChatAdded(SessionChatAddedAction { summary });
         self.commit(cx, session_id, added, None);
+        self.advertise_changesets_of_new_chat(cx, session_id);
         chat_id
     }
 

@@ -168,8 +168,8 @@ slices! {
         ChatToolCallContentChanged: check_tool_call_content_changed;
         ChatInputAnswerChanged: check_input_answer_changed;
         ChatInputCompleted: check_input_completed, apply_input_completed;
-        ChatWorkingDirectorySet: check_chat_directory_set;
-        ChatWorkingDirectoryRemoved: check_chat_directory_removed;
+        ChatWorkingDirectorySet: check_chat_directory_set, apply_chat_directory_set;
+        ChatWorkingDirectoryRemoved: check_chat_directory_removed, apply_chat_directory_removed;
     }
 }
 

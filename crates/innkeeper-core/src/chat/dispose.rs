@@ -44,6 +44,7 @@ impl Host {
         }
         let removed = StateAction::SessionChatRemoved(SessionChatRemovedAction { chat: uri });
         self.commit(cx, session_id, removed, None);
+        self.changesets_leave(cx, session_id, chat_id);
         self.drop_chat(cx, chat_id);
     }
 }

@@ -227,12 +227,14 @@ impl Host {
             if let Some(chat) = self.chat_uri(*id).map(str::to_owned) {
                 let removed = StateAction::SessionChatRemoved(SessionChatRemovedAction { chat });
                 self.commit(cx, source, removed, None);
+                self.changesets_leave(cx, source, *id);
             }
         }
         for id in subtree {
             if let Some(summary) = self.chats.get(id).map(|chat| summary_of(chat.model.head())) {
                 let added = StateAction::SessionChatAdded(SessionChatAddedAction { summary });
                 self.commit(cx, target, added, None);
+                self.advertise_changesets_of_new_chat(cx, target);
             }
         }
         self.announce_moved(cx, source, target, subtree);

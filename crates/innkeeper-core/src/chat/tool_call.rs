@@ -294,6 +294,8 @@ impl Host {
                 result,
                 requires_result_confirmation: review.then_some(true),
             };
+            let content = action.result.content.as_deref().unwrap_or_default();
+            self.record_edits(cx, chat_id, &action.turn_id, content);
             self.commit(cx, chat_id, StateAction::ChatToolCallComplete(action), None);
         }
     }

@@ -107,6 +107,8 @@ impl Host {
         let is_reviewed = complete.requires_result_confirmation == Some(true);
         let gives_up = matches!(self.tool_call(chat_id, &call), Some(ToolCallState::AuthRequired(_)));
         let result = wire::from_result(complete.result.clone());
+        let content = complete.result.content.as_deref().unwrap_or_default();
+        self.record_edits(cx, chat_id, &complete.turn_id, content);
         self.commit_dispatched(cx, by, StateAction::ChatToolCallComplete(complete));
         if gives_up {
             self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);

@@ -12,7 +12,6 @@ use crate::session::input_needed::InputSubject;
 impl Host {
     /// Commits the actions that follow from the state after an action.
     pub(super) fn derive(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
-        self.changesets_follow(cx, channel, action);
         if self.chats.contains_key(&channel) {
             match input_change(action) {
                 InputChange::Unchanged => {}

@@ -324,42 +324,19 @@ impl Host {
         });
     }
 
-    /// Updates what follows from an action: recorded edits, the views of a new chat, and views with other directories.
-    pub(crate) fn changesets_follow(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
-        if !self.config.serves_changes {
-            return;
-        }
-        match action {
-            StateAction::ChatToolCallComplete(complete) => {
-                let content = complete.result.content.as_deref().unwrap_or_default();
-                self.record_edits(cx, channel, &complete.turn_id, content);
-                // The files at the start of the turn are recorded by now.
-                let session = self.chats.get(&channel).map(|chat| chat.session);
-                let awaiting = |open: &OpenChangeset| open.awaits_turn && Some(open.session) == session;
-                for view in self.parts.changesets.sorted(awaiting) {
-                    self.follow_changeset(cx, view);
-                }
-            }
-            StateAction::SessionChatAdded(_) => {
-                let session = self.sessions.get(&channel);
-                if session.is_some_and(|session| session.state.changesets.is_some()) {
-                    self.advertise_changesets(cx, channel);
-                }
-            }
-            StateAction::SessionChatRemoved(removed) => self.changesets_leave(cx, channel, &removed.chat),
-            StateAction::SessionWorkingDirectorySet(_)
-            | StateAction::SessionWorkingDirectoryRemoved(_)
-            | StateAction::SessionWorkingDirectoryReplaced(_)
-            | StateAction::ChatWorkingDirectorySet(_)
-            | StateAction::ChatWorkingDirectoryRemoved(_) => self.parts.changesets.recheck(),
-            _ => {}
-        }
-    }
-
     /// Computes the views of a session again whose edits or turns changed.
     pub(crate) fn refresh_changesets(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         for channel in self.parts.changesets.channels_in(session) {
             self.follow_changeset(cx, channel);
+        }
+    }
+
+    /// Has the views computed that were opened before their turn began.
+    fn follow_awaited_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
+        let session = self.chats.get(&chat).map(|chat| chat.session);
+        let awaiting = |open: &OpenChangeset| open.awaits_turn && Some(open.session) == session;
+        for view in self.parts.changesets.sorted(awaiting) {
+            self.follow_changeset(cx, view);
         }
     }
 
@@ -379,11 +356,8 @@ impl Host {
         }
     }
 
-    /// The views of a chat that leaves its session go with it, and end with it if it is disposed (CHG-14).
-    fn changesets_leave(&mut self, cx: &mut Cx<'_>, session: ChannelId, chat: &str) {
-        let Some(chat) = self.channels.find(chat) else {
-            return never!("the chat is in memory until it has left");
-        };
+    /// The views of a chat that left its session go with it, and end with it if it is disposed (CHG-14).
+    pub(crate) fn changesets_leave(&mut self, cx: &mut Cx<'_>, session: ChannelId, chat: ChannelId) {
         let target = self.chats.get(&chat).map(|chat| chat.session);
         for channel in self.parts.changesets.sorted(|open| open.chat == Some(chat)) {
             match (target, self.parts.changesets.open.get_mut(&channel)) {

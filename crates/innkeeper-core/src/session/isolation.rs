@@ -92,6 +92,7 @@ impl Host {
                     StateAction::SessionWorkingDirectoryReplaced(action),
                     None,
                 );
+                self.parts.changesets.recheck();
                 self.repository_moved(cx, session_id);
                 self.customizations_rescoped(cx, session_id);
                 self.open_first_chat(cx, chat, creator.as_ref());

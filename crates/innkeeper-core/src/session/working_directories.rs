@@ -129,6 +129,16 @@ impl Host {
         Verdict::from_check(StateAction::ChatWorkingDirectorySet(set), check)
     }
 
+    pub(crate) fn apply_chat_directory_set(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        set: ChatWorkingDirectorySetAction,
+    ) {
+        self.commit_dispatched(cx, by, StateAction::ChatWorkingDirectorySet(set));
+        self.parts.changesets.recheck();
+    }
+
     pub(crate) fn check_chat_directory_removed(
         &self,
         _cx: &Cx<'_>,
@@ -139,6 +149,16 @@ impl Host {
         let check = self.session_with_capability(by.channel);
         let check = check.and_then(|session| self.check_at_rest(session));
         Verdict::from_check(StateAction::ChatWorkingDirectoryRemoved(removed), check)
+    }
+
+    pub(crate) fn apply_chat_directory_removed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        by: &Dispatched,
+        removed: ChatWorkingDirectoryRemovedAction,
+    ) {
+        self.commit_dispatched(cx, by, StateAction::ChatWorkingDirectoryRemoved(removed));
+        self.parts.changesets.recheck();
     }
 
     /// Changes the directories of a session, and everything that depends on them: its watches, customizations and
@@ -162,6 +182,7 @@ impl Host {
             self.customizations_rescoped(cx, session_id);
             self.repository_moved(cx, session_id);
         }
+        self.parts.changesets.recheck();
         if let Some((gone, instead)) = gone {
             self.directory_gone(cx, session_id, &gone, instead.as_ref());
         }

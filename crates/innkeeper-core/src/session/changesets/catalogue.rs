@@ -37,6 +37,14 @@ impl Host {
         }
     }
 
+    /// Publishes the views of a chat that joined a session, if the session's views are published.
+    pub(crate) fn advertise_changesets_of_new_chat(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| session.state.changesets.is_some()) {
+            self.advertise_changesets(cx, session_id);
+        }
+    }
+
     fn advertise_changesets_of_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, has_directories: bool, git: bool) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");

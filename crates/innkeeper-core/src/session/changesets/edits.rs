@@ -47,7 +47,8 @@ impl SessionEdits {
 }
 
 impl Host {
-    /// Records the files that a completed tool call changed.
+    /// Records the files that a tool call changed, before its completion is published: the entry of the chat in the
+    /// session's catalogue, which follows the completion, counts them.
     pub(crate) fn record_edits(
         &mut self,
         cx: &mut Cx<'_>,
@@ -55,6 +56,15 @@ impl Host {
         turn_id: &str,
         content: &[ToolResultContent],
     ) {
+        if !self.config.serves_changes {
+            return;
+        }
+        self.add_edits(cx, chat_id, turn_id, content);
+        // The files at the start of the turn are recorded by now.
+        self.follow_awaited_turns(cx, chat_id);
+    }
+
+    fn add_edits(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: &str, content: &[ToolResultContent]) {
         let edits = content.iter().filter_map(|content| match content {
             ToolResultContent::FileEdit(edit) => Some(edit),
             _ => None,

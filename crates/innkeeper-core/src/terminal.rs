@@ -9,6 +9,7 @@ mod claim;
 mod lifetime;
 mod output;
 mod records;
+mod terminals;
 mod vocabulary;
 
 pub use vocabulary::{
@@ -16,16 +17,17 @@ pub use vocabulary::{
     TerminalEvent, TerminalInput, TerminalRecord, TerminalSize,
 };
 
-use std::collections::HashMap;
+pub(crate) use terminals::Terminals;
+
 use std::sync::Arc;
 
-use ahp::reducers::{ReduceOutcome, apply_action_to_terminal};
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{RootTerminalsChangedAction, StateAction};
-use ahp_types::state::{TerminalClaim, TerminalContentPart, TerminalInfo, TerminalLifecycleState, TerminalState};
+use ahp_types::state::{TerminalContentPart, TerminalState};
 
 use crate::core::{ChannelPart, Cx, Departure, Host, ROOT, SessionRemoval};
 use crate::dispatch::{Dispatched, Verdict};
-use crate::ids::{ChannelId, ConnId, IdMap};
+use crate::ids::{ChannelId, ConnId};
 use crate::protocol::request::RequestId;
 
 /// Most terminals that are listed at a time.
@@ -33,70 +35,13 @@ const MAX_TERMINALS: usize = 256;
 /// The smallest and the largest width and height.
 const SIZES: std::ops::RangeInclusive<i64> = 1..=4096;
 
-/// All terminals.
-#[derive(Debug, Default)]
-pub(crate) struct Terminals {
-    by_channel: IdMap<ChannelId, Terminal>,
-    by_pty: HashMap<PtyId, ChannelId>,
-    /// Terminals whose program is being started.
-    opening: HashMap<PtyId, Opening>,
-    next: u64,
-    /// Terminals of an earlier run of the host that were listed and are not in memory.
-    earlier: Vec<TerminalInfo>,
-    /// The list on the root may have changed.
-    is_list_dirty: bool,
-}
-
-/// One terminal.
-#[derive(Debug)]
-struct Terminal {
-    uri: Arc<str>,
-    state: Arc<TerminalState>,
-    /// The running process.
-    pty: Option<PtyId>,
-    /// The session that claims it, if any.
-    session: Option<ChannelId>,
-    /// How often clients have cleared it.
-    clears: u64,
-    /// When the running command began.
-    command_ms: u64,
-    /// The number of the agent's command that it runs, while the tool call lasts.
-    call: Option<u64>,
-    /// It ran a command of an agent, so it is listed only while that runs.
-    is_for_agent: bool,
-    /// It changed since it was last persisted.
-    is_dirty: bool,
-    /// A timer will persist it.
-    is_scheduled: bool,
-}
-
-/// A terminal whose program is being started.
-#[derive(Debug)]
-struct Opening {
-    uri: String,
-    claim: TerminalClaim,
-    name: Option<String>,
-    size: TerminalSize,
-    /// The request to answer, or the agent's command.
-    asked_by: AskedBy,
-}
-
-/// The originator of a terminal.
-#[derive(Debug, Clone)]
-enum AskedBy {
-    Client(ConnId, RequestId),
-    Agent(u64),
-}
-
 impl ChannelPart for Terminals {
     type Command = TerminalCommand;
     type Input = TerminalInput;
     type State = TerminalState;
 
     fn state(&self, channel: ChannelId) -> Option<Arc<TerminalState>> {
-        self.by_channel
-            .get(&channel)
-            .map(|terminal| Arc::clone(&terminal.state))
+        self.get(channel).map(|terminal| Arc::clone(terminal.state()))
     }
 
     fn estimated_bytes(state: &TerminalState) -> usize {
@@ -109,15 +54,7 @@ impl ChannelPart for Terminals {
     }
 
     fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
-        let Some(terminal) = self.by_channel.get_mut(&channel) else {
-            return ReduceOutcome::NoOp;
-        };
-        // Input changes nothing (TRM-06), so the state is not copied for it.
-        if let StateAction::TerminalInput(_) = action {
-            return ReduceOutcome::NoOp;
-        }
-        terminal.is_dirty = true;
-        apply_action_to_terminal(Arc::make_mut(&mut terminal.state), action)
+        self.apply_action(channel, action)
     }
 
     fn handle_command(host: &mut Host, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: TerminalCommand) {
@@ -158,9 +95,7 @@ impl ChannelPart for Terminals {
     }
 
     fn is_busy_in(&self, session: ChannelId) -> bool {
-        self.by_channel
-            .values()
-            .any(|terminal| terminal.pty.is_some() && terminal.session == Some(session))
+        self.runs_in(session)
     }
 
     fn session_removed(host: &mut Host, cx: &mut Cx<'_>, session: ChannelId, removal: SessionRemoval) {
@@ -172,78 +107,13 @@ impl ChannelPart for Terminals {
     }
 }
 
-impl Terminals {
-    /// Returns the channel of a process.
-    pub(crate) fn channel_of(&self, pty: PtyId) -> Option<ChannelId> {
-        self.by_pty.get(&pty).copied()
-    }
-
-    /// Returns the next number of a process.
-    fn next_pty(&mut self) -> PtyId {
-        self.next += 1;
-        PtyId(self.next)
-    }
-
-    /// Returns the terminals that clients see on the root, the oldest first.
-    fn listed(&self) -> Vec<TerminalInfo> {
-        let mut listed: Vec<(&ChannelId, &Terminal)> = self
-            .by_channel
-            .iter()
-            .filter(|(_, terminal)| terminal.is_listed())
-            .collect();
-        listed.sort_unstable_by_key(|(channel, _)| **channel);
-        let present = listed.into_iter().map(|(_, terminal)| terminal.info());
-        self.earlier.iter().cloned().chain(present).collect()
-    }
-
-    fn count(&self) -> usize {
-        let listed = self.by_channel.values().filter(|terminal| terminal.is_listed());
-        listed.count() + self.opening.len() + self.earlier.len()
-    }
-
-    /// Returns the oldest listed terminal in memory that has ended, of those that the condition allows.
-    fn oldest_ended(&self, is_allowed: impl Fn(ChannelId) -> bool) -> Option<ChannelId> {
-        let terminals = self.by_channel.iter();
-        let ended = terminals.filter(|(channel, terminal)| {
-            terminal.is_listed() && terminal.pty.is_none() && is_allowed(**channel)
-        });
-        ended.map(|(channel, _)| *channel).min()
-    }
-
-    /// Removes a terminal of an earlier run from the list.
-    fn forget_earlier(&mut self, uri: &str) {
-        let before = self.earlier.len();
-        self.earlier.retain(|info| info.resource != uri);
-        self.is_list_dirty |= self.earlier.len() < before;
-    }
-}
-
-impl Terminal {
-    fn is_listed(&self) -> bool {
-        !self.is_for_agent || self.pty.is_some()
-    }
-
-    fn info(&self) -> TerminalInfo {
-        TerminalInfo {
-            resource: self.uri.to_string(),
-            title: self.state.title.clone(),
-            claim: self.state.claim.clone(),
-            lifecycle: self.state.lifecycle.clone(),
-        }
-    }
-
-    fn is_running(&self) -> bool {
-        matches!(self.state.lifecycle, TerminalLifecycleState::Running(_))
-    }
-}
-
 impl Host {
     /// Publishes the list of terminals if it changed.
     fn publish_terminals(&mut self, cx: &mut Cx<'_>) {
-        if !std::mem::take(&mut self.parts.terminals.is_list_dirty) {
+        let Some(terminals) = self.parts.terminals.take_changed_list() else {
+            // Most inputs change no terminal.
             return;
-        }
-        let terminals = self.parts.terminals.listed();
+        };
         if self.root.state().terminals.as_deref().unwrap_or_default() != terminals {
             let action = RootTerminalsChangedAction { terminals };
             self.commit(cx, ROOT, StateAction::RootTerminalsChanged(action), None);

@@ -7,8 +7,9 @@
 use ahp_types::actions::{StateAction, TerminalResizedAction};
 use ahp_types::state::{TerminalClaim, TerminalSessionClaim};
 
-use super::vocabulary::{PtyCommand, TerminalSize};
-use super::{SIZES, Terminal};
+use super::SIZES;
+use super::terminals::Terminal;
+use super::vocabulary::{PtyCommand, PtyId, TerminalSize};
 use crate::clients::client::Presence;
 use crate::core::{Cx, Host, never};
 use crate::dispatch::{Dispatched, Verdict};
@@ -22,10 +23,10 @@ const MAX_ID: usize = 512;
 impl Host {
     /// Checks an action that a client sent to a terminal.
     pub(super) fn check_on_terminal(&self, by: &Dispatched, action: StateAction) -> Verdict {
-        let Some(terminal) = self.parts.terminals.by_channel.get(&by.channel) else {
+        let Some(terminal) = self.parts.terminals.get(by.channel) else {
             return Verdict::Reject("the terminal is gone".to_owned());
         };
-        if let Err(reason) = self.check_holder(&terminal.state.claim, &by.author.client) {
+        if let Err(reason) = self.check_holder(terminal.claim(), &by.author.client) {
             return Verdict::Reject(reason);
         }
         let check = match &action {
@@ -35,7 +36,7 @@ impl Host {
             )),
             StateAction::TerminalInput(_) => check_running(terminal).and_then(|()| check_has_input(terminal)),
             StateAction::TerminalResized(resized) => {
-                let is_known = terminal.state.cols == Some(resized.cols) && terminal.state.rows == Some(resized.rows);
+                let is_known = terminal.state().cols == Some(resized.cols) && terminal.state().rows == Some(resized.rows);
                 if is_known {
                     return Verdict::Echo(action);
                 }
@@ -53,42 +54,21 @@ impl Host {
     /// Applies an action that a client sent to a terminal.
     pub(super) fn apply_on_terminal(&mut self, cx: &mut Cx<'_>, by: &Dispatched, action: StateAction) {
         let channel = by.channel;
-        let Some(terminal) = self.parts.terminals.by_channel.get(&channel) else {
+        let Some(terminal) = self.parts.terminals.get(channel) else {
             return never!("the terminal was there when the action was checked");
         };
-        let pty = terminal.pty.filter(|_| terminal.is_running());
+        let command = terminal.process().and_then(|pty| command_of(pty, &action));
         let session = match &action {
             StateAction::TerminalClaimed(claimed) => self.claiming_session(&claimed.claim),
-            _ => terminal.session,
+            _ => terminal.session(),
         };
-        let mut command = None;
-        match (&action, pty) {
-            (StateAction::TerminalInput(input), Some(pty)) => {
-                let data = input.data.clone();
-                command = Some(PtyCommand::Input { pty, data });
-            }
-            (StateAction::TerminalResized(resized), Some(pty)) => {
-                let size = size_of(resized);
-                command = Some(PtyCommand::Resize { pty, size });
-            }
-            (StateAction::TerminalCleared(_), Some(pty)) => command = Some(PtyCommand::Clear { pty }),
-            _ => {}
-        }
-        let changes_list = matches!(
-            action,
-            StateAction::TerminalClaimed(_) | StateAction::TerminalTitleChanged(_)
-        );
-        let clears = matches!(action, StateAction::TerminalCleared(_));
         let is_input = matches!(action, StateAction::TerminalInput(_));
         self.commit_dispatched(cx, by, action);
         if let Some(command) = command {
             cx.emit(command);
         }
-        let terminals = &mut self.parts.terminals;
-        terminals.is_list_dirty |= changes_list;
-        if let Some(terminal) = terminals.by_channel.get_mut(&channel) {
-            terminal.session = session;
-            terminal.clears += u64::from(clears);
+        if let Some(terminal) = self.parts.terminals.get_mut(channel) {
+            terminal.set_session(session);
         }
         if !is_input {
             self.schedule_retention(cx, channel);
@@ -120,7 +100,7 @@ impl Host {
     fn check_new_claim(&self, terminal: &Terminal, by: &Dispatched, claim: &TerminalClaim) -> Result<(), String> {
         if let TerminalClaim::Client(new) = claim {
             let is_own = new.client_id == by.author.client.as_str();
-            let is_holder = match &terminal.state.claim {
+            let is_holder = match terminal.claim() {
                 TerminalClaim::Client(held) => held.client_id == by.author.client.as_str(),
                 TerminalClaim::Session(_) => false,
             };
@@ -200,7 +180,7 @@ fn check_running(terminal: &Terminal) -> Result<(), String> {
 }
 
 fn check_has_input(terminal: &Terminal) -> Result<(), String> {
-    match terminal.state.is_pty {
+    match terminal.state().is_pty {
         Some(false) => Err("this terminal takes no input: it shows the output of a command as plain text".to_owned()),
         Some(true) | None => Ok(()),
     }
@@ -217,6 +197,22 @@ fn check_size(resized: &TerminalResizedAction) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Returns what the process of a terminal has to do for a checked action.
+fn command_of(pty: PtyId, action: &StateAction) -> Option<PtyCommand> {
+    match action {
+        StateAction::TerminalInput(input) => {
+            let data = input.data.clone();
+            Some(PtyCommand::Input { pty, data })
+        }
+        StateAction::TerminalResized(resized) => {
+            let size = size_of(resized);
+            Some(PtyCommand::Resize { pty, size })
+        }
+        StateAction::TerminalCleared(_) => Some(PtyCommand::Clear { pty }),
+        _ => None,
+    }
 }
 
 /// Returns the size of a checked action.

@@ -9,7 +9,8 @@ use ahp_types::state::{
 use serde_json::Value;
 
 use super::vocabulary::{AgentCommandStart, CreateTerminal, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal};
-use super::{AskedBy, MAX_TERMINALS, Opening, Terminal};
+use super::MAX_TERMINALS;
+use super::terminals::{AskedBy, Opening, Terminal};
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ConnId};
@@ -57,12 +58,11 @@ impl Host {
     }
 
     fn open_pty(&mut self, cx: &mut Cx<'_>, opening: Opening, spec: PtySpec) {
-        let pty = self.parts.terminals.next_pty();
         let request = match &opening.asked_by {
             AskedBy::Client(conn, id) => Some((*conn, id.clone())),
             AskedBy::Agent(_) => None,
         };
-        self.parts.terminals.opening.insert(pty, opening);
+        let pty = self.parts.terminals.begin_opening(opening);
         let spec = Box::new(spec);
         cx.emit(PtyCommand::Open { pty, spec, request });
     }
@@ -70,9 +70,7 @@ impl Host {
     /// Checks whether a client may create a terminal.
     fn check_new_terminal(&self, conn: ConnId, create: &CreateTerminal) -> Result<(), RpcError> {
         uri::check_new_terminal(&create.channel).map_err(|problem| RpcError::invalid_params("channel", problem))?;
-        let terminals = &self.parts.terminals;
-        let is_opening = terminals.opening.values().any(|opening| opening.uri == create.channel);
-        if is_opening || self.channels.find(&create.channel).is_some() {
+        if self.parts.terminals.is_opening(&create.channel) || self.channels.find(&create.channel).is_some() {
             let message = format!("there is a terminal {:?} already; choose another URI", create.channel);
             return Err(RpcError::new(code::ALREADY_EXISTS, message));
         }
@@ -99,7 +97,7 @@ impl Host {
         if terminals.count() < MAX_TERMINALS {
             return true;
         }
-        if let Some(oldest) = terminals.earlier.first().map(|info| Arc::from(info.resource.as_str())) {
+        if let Some(oldest) = terminals.oldest_earlier() {
             self.parts.terminals.forget_earlier(&oldest);
             cx.emit(PtyCommand::Forget { uri: oldest });
             return true;
@@ -161,7 +159,7 @@ impl Host {
     /// A program was started, or could not be.
     pub(super) fn terminal_opened(&mut self, cx: &mut Cx<'_>, pty: PtyId, outcome: Result<StartedTerminal, RpcError>) {
         // The answer to a core before this one, in the same process.
-        let Some(opening) = self.parts.terminals.opening.remove(&pty) else {
+        let Some(opening) = self.parts.terminals.end_opening(pty) else {
             return;
         };
         let started = match (outcome, &opening.asked_by) {
@@ -197,21 +195,9 @@ impl Host {
             AskedBy::Client(..) => None,
         };
         let uri: Arc<str> = opening.uri.into();
-        let terminal = Terminal {
-            uri: Arc::clone(&uri),
-            session: self.claiming_session(&state.claim),
-            state: Arc::new(state),
-            pty: Some(pty),
-            clears: 0,
-            command_ms: cx.now.mono_ms,
-            call,
-            is_for_agent: call.is_some(),
-            is_dirty: true,
-            is_scheduled: false,
-        };
-        self.parts.terminals.by_channel.insert(channel, terminal);
-        self.parts.terminals.by_pty.insert(pty, channel);
-        self.parts.terminals.is_list_dirty = true;
+        let mut terminal = Terminal::started(Arc::clone(&uri), state, pty, call, cx.now.mono_ms);
+        terminal.set_session(self.claiming_session(terminal.claim()));
+        self.parts.terminals.insert(channel, terminal);
         self.retain_terminal(cx, channel);
         match opening.asked_by {
             AskedBy::Client(conn, id) => cx.answer(conn, &id, Ok(Value::Null)),
@@ -234,11 +220,9 @@ impl Host {
     pub(super) fn dispose_terminal(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: &str) {
         let terminals = &self.parts.terminals;
         let channel = self.channels.find(uri);
-        let terminal = channel.and_then(|channel| terminals.by_channel.get(&channel));
+        let claim = channel.and_then(|channel| Some(terminals.get(channel)?.claim()));
         // One whose record is lost is still listed.
-        let earlier = || terminals.earlier.iter().find(|info| info.resource == uri);
-        let claim = terminal.map(|terminal| &terminal.state.claim);
-        let Some(claim) = claim.or_else(|| earlier().map(|info| &info.claim)) else {
+        let Some(claim) = claim.or_else(|| Some(&terminals.earlier(uri)?.claim)) else {
             let message = format!("there is no terminal {uri:?} on this host");
             return cx.answer(conn, id, Err(RpcError::new(code::NOT_FOUND, message)));
         };
@@ -255,14 +239,16 @@ impl Host {
         cx.answer(conn, id, Ok(Value::Null));
         match channel {
             Some(channel) => self.dispose_of_terminal(cx, channel),
-            None => self.parts.terminals.forget_earlier(uri),
+            None => {
+                self.parts.terminals.forget_earlier(uri);
+            }
         }
     }
 
     /// Removes a terminal and its last state.
     fn dispose_of_terminal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        let terminal = self.parts.terminals.by_channel.get(&channel);
-        let uri = terminal.map(|terminal| Arc::clone(&terminal.uri));
+        let terminal = self.parts.terminals.get(channel);
+        let uri = terminal.map(|terminal| Arc::clone(terminal.uri()));
         self.close_terminal(cx, channel);
         if let Some(uri) = uri {
             cx.emit(PtyCommand::Forget { uri });
@@ -271,27 +257,20 @@ impl Host {
 
     /// Ends the process of a terminal and removes its channel.
     fn close_terminal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        let Some(terminal) = self.parts.terminals.by_channel.get(&channel) else {
-            return never!("the channel is a terminal");
-        };
-        if let Some(pty) = terminal.pty {
+        if let Some(pty) = self.parts.terminals.end_process(channel) {
             cx.emit(PtyCommand::Close { pty });
-            self.parts.terminals.by_pty.remove(&pty);
             let exited = TerminalExitedAction { exit_code: None };
             self.commit(cx, channel, StateAction::TerminalExited(exited), None);
         }
-        self.parts.terminals.by_channel.remove(&channel);
-        self.parts.terminals.is_list_dirty = true;
+        if self.parts.terminals.remove(channel).is_none() {
+            return never!("the channel is a terminal");
+        }
         self.remove_channel(channel);
     }
 
     /// A session was deleted: its terminals end (SES-29). Their last states stay until the session is gone for good.
     pub(super) fn close_terminals_of(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
-        let claimed = self.parts.terminals.by_channel.iter();
-        let claimed = claimed.filter(|(_, terminal)| terminal.session == Some(session));
-        let mut claimed: Vec<ChannelId> = claimed.map(|(channel, _)| *channel).collect();
-        claimed.sort_unstable();
-        for channel in claimed {
+        for channel in self.parts.terminals.claimed_by(session) {
             self.retain_terminal(cx, channel);
             self.close_terminal(cx, channel);
         }
@@ -299,14 +278,12 @@ impl Host {
 
     /// The tool call of a command has ended: its claim narrows to the chat (TRM-15).
     pub(super) fn terminal_call_ended(&mut self, cx: &mut Cx<'_>, number: u64) {
-        let terminals = &mut self.parts.terminals.by_channel;
-        let found = terminals.iter_mut().find(|(_, terminal)| terminal.call == Some(number));
-        // It was disposed of meanwhile.
-        let Some((&channel, terminal)) = found else {
+        // It may have been disposed of meanwhile.
+        let Some(channel) = self.parts.terminals.end_call(number) else {
             return;
         };
-        terminal.call = None;
-        if let TerminalClaim::Session(claim) = &terminal.state.claim
+        if let Some(terminal) = self.parts.terminals.get(channel)
+            && let TerminalClaim::Session(claim) = terminal.claim()
             && claim.tool_call_id.is_some()
         {
             let claim = TerminalClaim::Session(TerminalSessionClaim {
@@ -316,7 +293,6 @@ impl Host {
             });
             let claimed = TerminalClaimedAction { claim };
             self.commit(cx, channel, StateAction::TerminalClaimed(claimed), None);
-            self.parts.terminals.is_list_dirty = true;
         }
         self.retain_terminal(cx, channel);
         self.release_terminal(cx, channel);
@@ -326,12 +302,11 @@ impl Host {
     pub(super) fn release_terminal(&mut self, _: &mut Cx<'_>, channel: ChannelId) {
         let has_subscribers = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
         // Most channels are no terminals.
-        let Some(terminal) = self.parts.terminals.by_channel.get(&channel) else {
+        let Some(terminal) = self.parts.terminals.get(channel) else {
             return;
         };
-        let is_over = terminal.is_for_agent && terminal.pty.is_none() && terminal.call.is_none();
-        if is_over && !terminal.is_dirty && !has_subscribers && self.storage.mode().persists() {
-            self.parts.terminals.by_channel.remove(&channel);
+        if terminal.may_leave_memory() && !has_subscribers && self.storage.mode().persists() {
+            self.parts.terminals.remove(channel);
             self.remove_channel(channel);
         }
     }

@@ -1,7 +1,5 @@
 //! Output of terminals: published as actions, retained within bounds.
 
-use std::sync::Arc;
-
 use ahp_types::actions::{
     StateAction, TerminalCommandDetectionAvailableAction, TerminalCommandExecutedAction, TerminalCommandFinishedAction,
     TerminalCwdChangedAction, TerminalDataAction, TerminalExitedAction, TerminalTitleChangedAction,
@@ -19,7 +17,7 @@ impl Host {
     pub(super) fn terminal_output(&mut self, cx: &mut Cx<'_>, pty: PtyId, events: Vec<TerminalEvent>) {
         for event in events {
             // The terminal may have been disposed of while the output was on its way.
-            let Some(channel) = self.parts.terminals.by_pty.get(&pty).copied() else {
+            let Some(channel) = self.parts.terminals.channel_of(pty) else {
                 return;
             };
             self.terminal_event(cx, channel, event);
@@ -30,24 +28,19 @@ impl Host {
         let action = match event {
             TerminalEvent::Data(data) => StateAction::TerminalData(TerminalDataAction { data }),
             TerminalEvent::Compacted { kept, screen, clears } => {
-                let terminal = self.parts.terminals.by_channel.get_mut(&channel);
-                // Another text is on its way if a client cleared the terminal meanwhile.
-                if let Some(terminal) = terminal.filter(|terminal| terminal.clears == clears) {
-                    compact(Arc::make_mut(&mut terminal.state), kept, screen);
+                if let Some(terminal) = self.parts.terminals.get_mut(channel) {
+                    terminal.compact(kept, screen, clears);
                 }
                 return;
             }
-            TerminalEvent::Title(title) => {
-                self.parts.terminals.is_list_dirty = true;
-                StateAction::TerminalTitleChanged(TerminalTitleChangedAction { title })
-            }
+            TerminalEvent::Title(title) => StateAction::TerminalTitleChanged(TerminalTitleChangedAction { title }),
             TerminalEvent::Directory(cwd) => StateAction::TerminalCwdChanged(TerminalCwdChangedAction { cwd }),
             TerminalEvent::CommandsDetected => {
                 StateAction::TerminalCommandDetectionAvailable(TerminalCommandDetectionAvailableAction {})
             }
             TerminalEvent::CommandStarted { id, line } => {
-                if let Some(terminal) = self.parts.terminals.by_channel.get_mut(&channel) {
-                    terminal.command_ms = cx.now.mono_ms;
+                if let Some(terminal) = self.parts.terminals.get_mut(channel) {
+                    terminal.begin_command(cx.now.mono_ms);
                 }
                 StateAction::TerminalCommandExecuted(TerminalCommandExecutedAction {
                     command_id: id,
@@ -56,8 +49,8 @@ impl Host {
                 })
             }
             TerminalEvent::CommandEnded { id, exit_code } => {
-                let terminal = self.parts.terminals.by_channel.get(&channel);
-                let duration_ms = terminal.map(|terminal| elapsed(cx.now.mono_ms, terminal.command_ms));
+                let terminal = self.parts.terminals.get(channel);
+                let duration_ms = terminal.map(|terminal| elapsed(cx.now.mono_ms, terminal.command_ms()));
                 StateAction::TerminalCommandFinished(TerminalCommandFinishedAction {
                     command_id: id,
                     exit_code,
@@ -72,15 +65,7 @@ impl Host {
 
     /// The process of a terminal has ended, and all of its output is published (TRM-11).
     fn terminal_exited(&mut self, cx: &mut Cx<'_>, channel: ChannelId, exit_code: Option<i64>) {
-        let terminals = &mut self.parts.terminals;
-        if let Some(pty) = terminals
-            .by_channel
-            .get_mut(&channel)
-            .and_then(|terminal| terminal.pty.take())
-        {
-            terminals.by_pty.remove(&pty);
-        }
-        terminals.is_list_dirty = true;
+        self.parts.terminals.end_process(channel);
         let exited = TerminalExitedAction { exit_code };
         self.commit(cx, channel, StateAction::TerminalExited(exited), None);
         self.retain_terminal(cx, channel);
@@ -89,7 +74,7 @@ impl Host {
 }
 
 /// Replaces all output but its last `kept` bytes by a text that draws the same screen (TRM-14).
-fn compact(state: &mut TerminalState, kept: usize, screen: String) {
+pub(super) fn compact(state: &mut TerminalState, kept: usize, screen: String) {
     let total: usize = state.content.iter().map(|part| text_of(part).len()).sum();
     if kept > total {
         // A client cleared the terminal, and the service does not know yet.

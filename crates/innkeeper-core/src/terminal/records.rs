@@ -8,8 +8,8 @@ use ahp_types::state::{
     TerminalState, TerminalUnclassifiedPart,
 };
 
-use super::Terminal;
-use super::vocabulary::{PtyCommand, TerminalRecord};
+use super::terminals::Terminal;
+use super::vocabulary::PtyCommand;
 use crate::core::{Cx, Host, ROOT, Timer};
 use crate::ids::ChannelId;
 use crate::protocol::action_table::ChannelKind;
@@ -23,10 +23,9 @@ const HOST_ENDED: &str = "\r\n\x1b[0m[The host was restarted. The process of thi
 impl Host {
     /// Persists a terminal in a while.
     pub(super) fn schedule_retention(&mut self, cx: &Cx<'_>, channel: ChannelId) {
-        let is_needed = self.storage.mode().persists();
-        if let Some(terminal) = self.parts.terminals.by_channel.get_mut(&channel)
-            && is_needed
-            && !std::mem::replace(&mut terminal.is_scheduled, true)
+        if self.storage.mode().persists()
+            && let Some(terminal) = self.parts.terminals.get_mut(channel)
+            && terminal.schedule()
         {
             let at_ms = cx.now.mono_ms.saturating_add(RETAIN_MS);
             self.timers.set(at_ms, Timer::Channel(channel));
@@ -39,28 +38,17 @@ impl Host {
             return;
         }
         // It may have been disposed of before its timer.
-        let Some(terminal) = self.parts.terminals.by_channel.get_mut(&channel) else {
+        let Some(terminal) = self.parts.terminals.get_mut(channel) else {
             return;
         };
-        terminal.is_scheduled = false;
-        if std::mem::take(&mut terminal.is_dirty) {
-            let session = match &terminal.state.claim {
-                TerminalClaim::Session(claim) => Some(claim.session.as_str().into()),
-                TerminalClaim::Client(_) => None,
-            };
-            cx.emit(PtyCommand::Retain(TerminalRecord {
-                uri: Arc::clone(&terminal.uri),
-                session,
-                state: Arc::clone(&terminal.state),
-            }));
+        if let Some(record) = terminal.take_record() {
+            cx.emit(PtyCommand::Retain(record));
         }
     }
 
     /// Persists all terminals, because the host is going down.
     pub(crate) fn retain_terminals(&mut self, cx: &mut Cx<'_>) {
-        let mut all: Vec<ChannelId> = self.parts.terminals.by_channel.keys().copied().collect();
-        all.sort_unstable();
-        for channel in all {
+        for channel in self.parts.terminals.channels() {
             self.retain_terminal(cx, channel);
         }
     }
@@ -72,30 +60,19 @@ impl Host {
         {
             end_with_host(&mut state);
             let channel = self.add_channel(uri, ChannelKind::Terminal);
-            let earlier = &self.parts.terminals.earlier;
-            let was_listed = earlier.iter().any(|info| info.resource == **uri);
-            self.parts.terminals.forget_earlier(uri);
-            let terminal = Terminal {
-                uri: Arc::clone(uri),
-                session: self.claiming_session(&state.claim),
-                state: Arc::new(*state),
-                pty: None,
-                clears: 0,
-                command_ms: 0,
-                call: None,
-                is_for_agent: !was_listed,
-                is_dirty: false,
-                is_scheduled: false,
-            };
-            self.parts.terminals.by_channel.insert(channel, terminal);
-            self.parts.terminals.is_list_dirty = true;
+            let was_listed = self.parts.terminals.forget_earlier(uri);
+            let mut terminal = Terminal::recalled(Arc::clone(uri), *state, was_listed);
+            terminal.set_session(self.claiming_session(terminal.claim()));
+            self.parts.terminals.insert(channel, terminal);
         }
         self.resume_after_recall(cx, uri);
         match self.channels.find(uri) {
             // An input that only asked for it may have gone.
             Some(channel) => self.release_terminal(cx, channel),
             // Its record is lost, so nothing could ever show or dispose of it.
-            None => self.parts.terminals.forget_earlier(uri),
+            None => {
+                self.parts.terminals.forget_earlier(uri);
+            }
         }
     }
 
@@ -111,7 +88,7 @@ impl Host {
                 ..info
             })
             .collect();
-        self.parts.terminals.earlier.clone_from(&earlier);
+        self.parts.terminals.restore_earlier(earlier.clone());
         if self.root.state().terminals.as_ref() != Some(&earlier) {
             let action = RootTerminalsChangedAction { terminals: earlier };
             self.commit(cx, ROOT, StateAction::RootTerminalsChanged(action), None);

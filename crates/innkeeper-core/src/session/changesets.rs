@@ -11,6 +11,7 @@
 
 mod catalogue;
 mod edits;
+mod open;
 mod operation;
 mod report;
 mod reviews;
@@ -19,11 +20,12 @@ mod view;
 
 use std::sync::Arc;
 
-use ahp::reducers::{ReduceOutcome, apply_action_to_changeset};
+use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{ChangesetClearedAction, ChangesetStatusChangedAction, StateAction};
 use ahp_types::state::{ChangesetState, ChangesetStatus};
 
 pub(crate) use edits::SessionEdits;
+pub(crate) use open::Changesets;
 pub use operation::{ChangesetCommand, InvokeOperation};
 pub(crate) use reviews::Reviews;
 pub use view::{
@@ -34,10 +36,11 @@ pub use view::{
 use crate::core::{ChannelPart, Cx, Departure, Host, SessionRemoval, Timer, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::effect::ChangesCommand;
-use crate::ids::{ChannelId, ConnId, IdMap};
+use crate::ids::{ChannelId, ConnId};
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::request::RequestId;
 use crate::session::create::directories_of;
+use open::OpenChangeset;
 
 /// How long a view without subscribers is kept: a client that switches between views comes back soon.
 const LINGER_MS: u64 = 10_000;
@@ -85,58 +88,17 @@ impl From<ChangesetInput> for crate::input::Input {
     }
 }
 
-/// One open view.
-#[derive(Debug)]
-struct OpenChangeset {
-    session: ChannelId,
-    /// The chat whose directories are shown, if it is not the whole session.
-    chat: Option<ChannelId>,
-    source: ChangesetSource,
-    /// The directories of the last follow.
-    directories: Vec<String>,
-    state: Arc<ChangesetState>,
-    /// Whether it shows a turn that has not started.
-    awaits_turn: bool,
-    /// Identifies the content of each file, by id: a review holds while it is the same.
-    fingerprints: std::collections::HashMap<String, String>,
-}
-
-/// All open views.
-#[derive(Debug, Default)]
-pub(crate) struct Changesets {
-    open: IdMap<ChannelId, OpenChangeset>,
-    /// Whether directories of a session or chat may have changed.
-    in_doubt: bool,
-}
-
-impl Changesets {
-    /// Directories of a session or chat may have changed: views are compared at the end of the input.
-    pub(crate) fn recheck(&mut self) {
-        self.in_doubt = true;
-    }
-
-    fn sorted(&self, filter: impl Fn(&OpenChangeset) -> bool) -> Vec<ChannelId> {
-        let found = self.open.iter().filter(|(_, open)| filter(open)).map(|(id, _)| *id);
-        let mut found: Vec<ChannelId> = found.collect();
-        found.sort_unstable();
-        found
-    }
-}
-
 impl ChannelPart for Changesets {
     type Command = ChangesetCommand;
     type Input = ChangesetInput;
     type State = ChangesetState;
 
     fn state(&self, channel: ChannelId) -> Option<Arc<ChangesetState>> {
-        self.open.get(&channel).map(|open| Arc::clone(&open.state))
+        self.get(channel).map(|open| Arc::clone(open.state()))
     }
 
     fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
-        match self.open.get_mut(&channel) {
-            Some(open) => apply_action_to_changeset(Arc::make_mut(&mut open.state), action),
-            None => ReduceOutcome::NoOp,
-        }
+        self.apply_action(channel, action)
     }
 
     fn handle_command(host: &mut Host, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: ChangesetCommand) {
@@ -192,7 +154,7 @@ impl ChannelPart for Changesets {
     }
 
     fn settle(host: &mut Host, cx: &mut Cx<'_>) {
-        if std::mem::take(&mut host.parts.changesets.in_doubt) {
+        if host.parts.changesets.take_doubt() {
             host.recheck_changesets(cx);
         }
     }
@@ -202,7 +164,7 @@ impl ChannelPart for Changesets {
     }
 
     fn channels_in(&self, session: ChannelId) -> Vec<ChannelId> {
-        self.sorted(|open| open.session == session)
+        self.sorted(|open| open.session() == session)
     }
 
     /// Every view of the session is cleared and ends (CHG-14).
@@ -238,25 +200,8 @@ impl Host {
             return None;
         }
         let channel = self.add_channel(uri, ChannelKind::Changeset);
-        let open = OpenChangeset {
-            session,
-            chat,
-            source,
-            directories: Vec::new(),
-            state: Arc::new(ChangesetState {
-                status: if awaits_turn {
-                    ChangesetStatus::Ready
-                } else {
-                    ChangesetStatus::Computing
-                },
-                error: None,
-                files: Vec::new(),
-                operations: None,
-            }),
-            awaits_turn,
-            fingerprints: std::collections::HashMap::new(),
-        };
-        self.parts.changesets.open.insert(channel, open);
+        let open = OpenChangeset::new(session, chat, source, awaits_turn);
+        self.parts.changesets.insert(channel, open);
         self.follow_changeset(cx, channel);
         let at = cx.now.mono_ms.saturating_add(LINGER_MS);
         self.timers.set(at, Timer::Channel(channel));
@@ -289,9 +234,9 @@ impl Host {
 
     /// The view of a channel as it is now.
     fn view_of(&self, channel: ChannelId) -> Option<ChangesetView> {
-        let open = self.parts.changesets.open.get(&channel)?;
-        let session = self.sessions.get(&open.session)?;
-        let chat = open.chat.and_then(|chat| self.chats.get(&chat));
+        let open = self.parts.changesets.get(channel)?;
+        let session = self.sessions.get(&open.session())?;
+        let chat = open.chat().and_then(|chat| self.chats.get(&chat));
         let directories = match chat {
             Some(chat) => directories_of(session, chat),
             None => session.state.working_directories.clone().unwrap_or_default(),
@@ -299,7 +244,7 @@ impl Host {
         Some(ChangesetView {
             session: Arc::clone(&session.uri),
             directories,
-            source: open.source.clone(),
+            source: open.source().clone(),
             edits: session.edits.shared(),
             title: session.state.title.clone(),
         })
@@ -307,16 +252,15 @@ impl Host {
 
     /// Has a view computed, from now on. A view of a turn that has not started stays empty.
     fn follow_changeset(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        let awaiting = self.parts.changesets.open.get(&channel).filter(|open| open.awaits_turn);
-        if awaiting.is_some_and(|open| !self.knows_turns_of(open.session, open.chat, &open.source)) {
+        let awaiting = self.parts.changesets.get(channel).filter(|open| open.awaits_turn());
+        if awaiting.is_some_and(|open| !self.knows_turns_of(open.session(), open.chat(), open.source())) {
             return;
         }
         let Some(view) = self.view_of(channel) else {
             return never!("the view is open, and its session is in memory");
         };
-        if let Some(open) = self.parts.changesets.open.get_mut(&channel) {
-            open.directories.clone_from(&view.directories);
-            open.awaits_turn = false;
+        if let Some(open) = self.parts.changesets.get_mut(channel) {
+            open.follow(&view.directories);
         }
         cx.emit(ChangesCommand::Follow {
             channel,
@@ -334,7 +278,7 @@ impl Host {
     /// Has the views computed that were opened before their turn began.
     fn follow_awaited_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let session = self.chats.get(&chat).map(|chat| chat.session);
-        let awaiting = |open: &OpenChangeset| open.awaits_turn && Some(open.session) == session;
+        let awaiting = |open: &OpenChangeset| open.awaits_turn() && Some(open.session()) == session;
         for view in self.parts.changesets.sorted(awaiting) {
             self.follow_changeset(cx, view);
         }
@@ -344,13 +288,8 @@ impl Host {
     fn recheck_changesets(&mut self, cx: &mut Cx<'_>) {
         for channel in self.parts.changesets.sorted(|_| true) {
             let view = self.view_of(channel);
-            let known = self
-                .parts
-                .changesets
-                .open
-                .get(&channel)
-                .map(|open| open.directories.clone());
-            if view.is_some_and(|view| Some(view.directories) != known) {
+            let open = self.parts.changesets.get(channel);
+            if view.zip(open).is_some_and(|(view, open)| !open.shows(&view.directories)) {
                 self.restart_changeset(cx, channel);
             }
         }
@@ -359,10 +298,10 @@ impl Host {
     /// The views of a chat that left its session go with it, and end with it if it is disposed (CHG-14).
     pub(crate) fn changesets_leave(&mut self, cx: &mut Cx<'_>, session: ChannelId, chat: ChannelId) {
         let target = self.chats.get(&chat).map(|chat| chat.session);
-        for channel in self.parts.changesets.sorted(|open| open.chat == Some(chat)) {
-            match (target, self.parts.changesets.open.get_mut(&channel)) {
+        for channel in self.parts.changesets.sorted(|open| open.chat() == Some(chat)) {
+            match (target, self.parts.changesets.get_mut(channel)) {
                 (Some(target), Some(open)) if target != session => {
-                    open.session = target;
+                    open.move_to(target);
                     self.restart_changeset(cx, channel);
                 }
                 _ => self.end_changeset(cx, channel),
@@ -391,7 +330,7 @@ impl Host {
     }
 
     fn close_changeset(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        if self.parts.changesets.open.remove(&channel).is_some() {
+        if self.parts.changesets.remove(channel) {
             cx.emit(ChangesCommand::Unfollow { channel });
             self.remove_channel(channel);
         }

@@ -95,9 +95,9 @@ impl Host {
 
     /// The agent of a view's session, as a turn of this client would use it: with the model of the latest turn.
     fn message_writer(&self, cx: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Option<MessageWriter> {
-        let open = self.parts.changesets.open.get(&channel)?;
-        let session = self.sessions.get(&open.session)?;
-        let chat = self.chats.get(&open.chat.or_else(|| session.chats.first().copied())?)?;
+        let open = self.parts.changesets.get(channel)?;
+        let session = self.sessions.get(&open.session())?;
+        let chat = self.chats.get(&open.chat().or_else(|| session.chats.first().copied())?)?;
         let author = self.conns.client(conn);
         let last = chat.model.turn_count().checked_sub(1);
         let last = last.and_then(|last| chat.model.loaded(last));
@@ -122,7 +122,7 @@ impl Host {
         Some(MessageWriter {
             provider: session.state.provider.clone(),
             start: TurnStart {
-                session: open.session,
+                session: open.session(),
                 info,
                 unread_chats: Vec::new(),
                 asked_by: author.cloned(),
@@ -139,11 +139,11 @@ impl Host {
             return Err(RpcError::method_not_found("invokeChangesetOperation"));
         }
         let channel = self.channels.find(&invoke.channel);
-        let open = channel.and_then(|channel| Some((channel, self.parts.changesets.open.get(&channel)?)));
+        let open = channel.and_then(|channel| Some((channel, self.parts.changesets.get(channel)?)));
         let Some((channel, open)) = open else {
             return Err(no_changeset(&invoke.channel));
         };
-        let mut offered = open.state.operations.iter().flatten();
+        let mut offered = open.state().operations.iter().flatten();
         let Some(operation) = offered.find(|operation| operation.id == invoke.operation) else {
             let shown: String = invoke.operation.chars().take(128).collect();
             let problem = format!("this changeset has no operation {shown:?} now; its state lists those that it has");
@@ -174,7 +174,7 @@ impl Host {
             return Err(RpcError::invalid_params("target", problem));
         }
         if let Some(target) = &mut target {
-            let file = named_file(&open.state.files, &target.resource);
+            let file = named_file(&open.state().files, &target.resource);
             let problem = || RpcError::invalid_params("target.resource", "is not a file of this changeset");
             target.resource = file.ok_or_else(problem)?.to_owned();
         }
@@ -235,7 +235,7 @@ impl Host {
         };
         cx.answer(conn, id, result);
         // Every view of the session may show something else now, and so may its row in lists.
-        if let Some(session) = self.parts.changesets.open.get(&channel).map(|open| open.session) {
+        if let Some(session) = self.parts.changesets.get(channel).map(|open| open.session()) {
             self.refresh_repository_of(cx, session);
         }
     }
@@ -248,7 +248,7 @@ impl Host {
         status: ChangesetOperationStatus,
         error: Option<ErrorInfo>,
     ) {
-        if self.parts.changesets.open.contains_key(&channel) {
+        if self.parts.changesets.get(channel).is_some() {
             let action = ChangesetOperationStatusChangedAction {
                 operation_id: operation.to_owned(),
                 status,

@@ -23,12 +23,8 @@ const MAX_SINGLE: usize = 32;
 impl Host {
     /// A view is computed again, which takes a while: its files stay.
     pub(super) fn changeset_computing(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        let status = self
-            .parts
-            .changesets
-            .open
-            .get(&channel)
-            .map(|open| open.state.status.clone());
+        let open = self.parts.changesets.get(channel);
+        let status = open.map(|open| open.state().status.clone());
         if matches!(status, Some(ChangesetStatus::Ready | ChangesetStatus::Error)) {
             self.set_changeset_status(cx, channel, ChangesetStatus::Recomputing, None);
         }
@@ -42,7 +38,7 @@ impl Host {
         outcome: Result<Box<ComputedChangeset>, String>,
     ) {
         // The last subscriber has left while it was computed.
-        let Some(open) = self.parts.changesets.open.get(&channel) else {
+        let Some(open) = self.parts.changesets.get(channel) else {
             return;
         };
         let computed = match outcome {
@@ -54,7 +50,7 @@ impl Host {
                     stack: None,
                     meta: None,
                 };
-                if open.state.error.as_ref() != Some(&error) || open.state.status != ChangesetStatus::Error {
+                if open.state().error.as_ref() != Some(&error) || open.state().status != ChangesetStatus::Error {
                     self.set_changeset_status(cx, channel, ChangesetStatus::Error, Some(error));
                 }
                 return;
@@ -69,15 +65,15 @@ impl Host {
             .iter()
             .map(|file| (file.id().to_owned(), file.fingerprint()))
             .collect();
-        let reviews = self.sessions.get(&open.session).map(|session| &session.reviews);
-        let source = open.source.clone();
+        let reviews = self.sessions.get(&open.session()).map(|session| &session.reviews);
+        let source = open.source().clone();
         let is_reviewed =
             |file: &ChangedFile| reviews.is_some_and(|reviews| reviews.holds(&source, file.id(), &file.fingerprint()));
         let next: Vec<ChangesetFile> = files.iter().map(|file| shown(file, is_reviewed(file))).collect();
-        let operations = shown_operations(&operations, open.state.operations.as_deref().unwrap_or_default());
-        let is_first = open.state.status == ChangesetStatus::Computing;
-        let actions = difference(&open.state.files, &next);
-        let operations_differ = open.state.operations.as_deref() != operations.as_deref();
+        let operations = shown_operations(&operations, open.state().operations.as_deref().unwrap_or_default());
+        let is_first = open.state().status == ChangesetStatus::Computing;
+        let actions = difference(&open.state().files, &next);
+        let operations_differ = open.state().operations.as_deref() != operations.as_deref();
         if is_first || actions.len() > MAX_SINGLE {
             let content = ChangesetContentChangedAction {
                 files: next,
@@ -98,8 +94,8 @@ impl Host {
             let action = ChangesetOperationsChangedAction { operations };
             self.commit(cx, channel, StateAction::ChangesetOperationsChanged(action), None);
         }
-        if let Some(open) = self.parts.changesets.open.get_mut(&channel) {
-            open.fingerprints = fingerprints;
+        if let Some(open) = self.parts.changesets.get_mut(channel) {
+            open.set_fingerprints(fingerprints);
         }
         self.set_changeset_status(cx, channel, ChangesetStatus::Ready, None);
     }
@@ -111,8 +107,8 @@ impl Host {
         status: ChangesetStatus,
         error: Option<ErrorInfo>,
     ) {
-        let open = self.parts.changesets.open.get(&channel);
-        if open.is_some_and(|open| open.state.status != status || open.state.error != error) {
+        let open = self.parts.changesets.get(channel);
+        if open.is_some_and(|open| open.state().status != status || open.state().error != error) {
             let action = ChangesetStatusChangedAction { status, error };
             self.commit(cx, channel, StateAction::ChangesetStatusChanged(action), None);
         }

@@ -1,6 +1,6 @@
 //! Review marks: which files a user has looked at, and at which content (CHG-12, CHG-13).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ahp::reducers::ReduceOutcome;
@@ -63,7 +63,7 @@ fn key(source: &ChangesetSource) -> String {
 impl Host {
     /// Checks a review: every view takes them. Ids of files that are not there are ignored by the reducer.
     pub(super) fn check_review(&self, channel: ChannelId, action: StateAction) -> Verdict {
-        let is_open = self.parts.changesets.open.contains_key(&channel);
+        let is_open = self.parts.changesets.get(channel).is_some();
         match (&action, is_open) {
             (StateAction::ChangesetFilesReviewChanged(_), true) => Verdict::Accept(action),
             _ => Verdict::Reject("clients may not send this to a changeset".to_owned()),
@@ -79,17 +79,15 @@ impl Host {
             // Nothing changed.
             return;
         }
-        let Some(open) = self.parts.changesets.open.get(&by.channel) else {
+        let Some(open) = self.parts.changesets.get(by.channel) else {
             return never!("the view is open");
         };
-        let ids: HashSet<&String> = changed.files.iter().collect();
-        let marked: Vec<(String, Option<String>)> = open
-            .fingerprints
-            .iter()
-            .filter(|(id, _)| ids.contains(id))
-            .map(|(id, print)| (id.clone(), changed.reviewed.then(|| print.clone())))
+        let ids: BTreeSet<&String> = changed.files.iter().collect();
+        let shown = ids.into_iter().filter_map(|id| Some((id.clone(), open.fingerprint(id)?)));
+        let marked: Vec<(String, Option<String>)> = shown
+            .map(|(id, fingerprint)| (id, changed.reviewed.then(|| fingerprint.to_owned())))
             .collect();
-        let (session_id, source) = (open.session, open.source.clone());
+        let (session_id, source) = (open.session(), open.source().clone());
         if let Some(session) = self.sessions.get_mut(&session_id) {
             for (id, fingerprint) in marked {
                 session.reviews.set(&source, &id, fingerprint.as_deref());

@@ -33,6 +33,52 @@ struct WaitingCall {
     is_signed_out: bool,
 }
 
+/// Everything that wants a token of one resource.
+struct TokenTargets {
+    /// The calls that wait for one.
+    calls: Vec<WaitingCall>,
+    /// The MCP servers that ask for one.
+    demands: Vec<ServerDemand>,
+    /// An MCP server asks for one, or has one.
+    servers: bool,
+    /// An agent asks for one.
+    agents: bool,
+}
+
+/// Everything that a token is good for.
+struct ServedTargets<'a> {
+    calls: Vec<&'a WaitingCall>,
+    servers: bool,
+    agents: bool,
+}
+
+impl TokenTargets {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && !self.servers && !self.agents
+    }
+
+    /// Returns everything that a token with these scopes is good for. MCP servers and their calls get it only from a
+    /// client that may give them one.
+    fn served_by(&self, scopes: Option<&[String]>, may_serve_servers: bool) -> ServedTargets<'_> {
+        let calls = self.calls.iter();
+        let calls = calls.filter(|call| call.accepts(scopes) && (may_serve_servers || !call.is_of_server));
+        // A server that has a token, or none that grants enough, takes one that grants enough.
+        let accepted = |demand: &ServerDemand| accepts(&demand.scopes, scopes);
+        let takes_one = self.demands.is_empty() || self.demands.iter().any(accepted);
+        ServedTargets {
+            calls: calls.collect(),
+            servers: may_serve_servers && self.servers && takes_one,
+            agents: self.agents,
+        }
+    }
+}
+
+impl ServedTargets<'_> {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && !self.servers && !self.agents
+    }
+}
+
 impl Host {
     /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for (AUTH-04). The answer
     /// to a token that the MCP service stores first is sent when that is done.
@@ -43,18 +89,9 @@ impl Host {
         id: &RequestId,
         authenticate: Authenticate,
     ) -> Result<Option<Value>, RpcError> {
-        let Authenticate {
-            resource,
-            token,
-            expires_in,
-            scopes,
-            refresh,
-        } = authenticate;
-        let waiting = self.waiting_for(&resource);
-        let demands = self.server_demands(&resource);
-        let is_servers = !demands.is_empty() || self.mcp.has_token(&resource);
-        let is_agents = self.advertised(&resource).is_some();
-        if waiting.is_empty() && !is_agents && !is_servers {
+        let resource = &authenticate.resource;
+        let wanted = self.token_targets(resource);
+        if wanted.is_empty() {
             return Err(RpcError::invalid_params(
                 "resource",
                 "nothing on this host asks to sign in to this resource; AgentInfo.protectedResources, MCP servers and \
@@ -64,74 +101,114 @@ impl Host {
         let Some(client) = self.conns.client(conn).cloned() else {
             return Ok(Some(json!({})));
         };
-        let is_taken_back = token.reveal().is_empty();
-        // A user who sees a call wait may sign in for it (MCP-11). The token that was refused does not serve its
-        // purpose, so its owner does not matter, as with an expired one.
-        let is_void = demands.iter().any(|demand| demand.is_signed_out)
-            || waiting.iter().any(|call| {
-                let is_seen = || self.sees(conn, call) && call.accepts(scopes.as_deref());
-                call.is_of_server && (call.is_signed_out || is_seen())
-            });
-        let allowed = self.may_give_server_token(conn, &client, &resource, is_void && !is_taken_back);
-        if is_taken_back {
-            // AUTH-05: an empty token revokes an earlier one; waiting calls continue to wait.
-            self.revoke_token(&client, &resource);
-            let is_answered = match allowed {
-                Ok(()) => self.take_server_token(cx, &resource, Some((conn, id))),
-                // The client revoked its own token.
-                Err(_) if is_agents => false,
-                Err(refused) => return Err(refused),
-            };
-            return Ok((!is_answered).then(|| json!({})));
+        if authenticate.token.reveal().is_empty() {
+            return self.sign_out(cx, conn, id, &client, resource, &wanted);
         }
-        let is_served =
-            |call: &&WaitingCall| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
-        let served: Vec<&WaitingCall> = waiting.iter().filter(is_served).collect();
-        // A server that has a token, or none that grants enough, takes one that grants enough.
-        let accepted = |demand: &ServerDemand| accepts(&demand.scopes, scopes.as_deref());
-        let serves_servers = allowed.is_ok() && is_servers && (demands.is_empty() || demands.iter().any(accepted));
-        if !is_agents && !serves_servers && served.is_empty() {
+        let scopes = authenticate.scopes.as_deref();
+        let replaces_void = self.is_token_void(conn, &wanted, scopes);
+        let allowed = self.may_give_server_token(conn, &client, resource, replaces_void);
+        let served = wanted.served_by(scopes, allowed.is_ok());
+        if served.is_empty() {
             return Err(match allowed {
-                Ok(()) => too_narrow(&waiting, &demands),
+                Ok(()) => too_narrow(&wanted.calls, &wanted.demands),
                 Err(refused) => refused,
             });
         }
         let mut is_answered = false;
         // First, so that a resumed call finds it there.
-        if allowed.is_ok() && (serves_servers || !served.is_empty()) {
-            let named = waiting.iter().map(|call| &call.resource);
-            let named = named.chain(demands.iter().map(|demand| &demand.resource));
-            let authorization_servers = self.authorization_servers(&resource, named);
-            if let Some(refresh) = &refresh {
-                check_endpoints(refresh, &authorization_servers)?;
-            }
-            let token = ServerToken {
-                secret: token.clone(),
-                scopes: scopes.clone(),
-                expires_in: expires_in.map(|seconds| seconds.min(MAX_LIFETIME_S)),
-                number: 0,
-                given_by: client.to_string(),
-                authorization_servers,
-                refresh,
-            };
-            is_answered = self.give_server_token(cx, &client, &resource, token, (conn, id));
+        if allowed.is_ok() && (served.servers || !served.calls.is_empty()) {
+            let token = self.server_token(&client, &authenticate, &wanted)?;
+            is_answered = self.give_server_token(cx, &client, resource, token, (conn, id));
         }
-        for call in served {
-            let reply = ToolReply::Authenticated { token: token.clone() };
+        for call in &served.calls {
+            let token = authenticate.token.clone();
+            let reply = ToolReply::Authenticated { token };
             self.tool_reply(cx, call.chat, call.turn, call.call.clone(), reply);
         }
-        if is_agents {
-            let lasts_ms = expires_in.map(|seconds| seconds.min(MAX_LIFETIME_S).saturating_mul(1000));
-            let held = AgentToken {
-                token,
-                scopes,
-                expires_ms: lasts_ms.map(|lasts_ms| cx.now.mono_ms.saturating_add(lasts_ms)),
-            };
-            self.unschedule_expiry(&client);
-            self.tokens.grant(&client, &resource, held);
-            self.schedule_expiry(&client);
+        if served.agents {
+            self.grant_to_agents(cx, &client, authenticate);
         }
         Ok((!is_answered).then(|| json!({})))
+    }
+
+    /// Revokes an earlier token with an empty one (AUTH-05). Waiting calls continue to wait.
+    fn sign_out(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: &RequestId,
+        client: &ClientId,
+        resource: &str,
+        wanted: &TokenTargets,
+    ) -> Result<Option<Value>, RpcError> {
+        let allowed = self.may_give_server_token(conn, client, resource, false);
+        self.revoke_token(client, resource);
+        let is_answered = match allowed {
+            Ok(()) => self.take_server_token(cx, resource, Some((conn, id))),
+            // The client revoked its own token.
+            Err(_) if wanted.agents => false,
+            Err(refused) => return Err(refused),
+        };
+        Ok((!is_answered).then(|| json!({})))
+    }
+
+    /// Returns true if the token that the servers of a resource have serves no purpose, so that its owner does not
+    /// matter, as with an expired one. A user who sees a call wait may sign in for it (MCP-11).
+    fn is_token_void(&self, conn: ConnId, wanted: &TokenTargets, scopes: Option<&[String]>) -> bool {
+        let is_refused = |call: &WaitingCall| {
+            let is_seen = || self.sees(conn, call) && call.accepts(scopes);
+            call.is_of_server && (call.is_signed_out || is_seen())
+        };
+        wanted.demands.iter().any(|demand| demand.is_signed_out) || wanted.calls.iter().any(is_refused)
+    }
+
+    /// Returns a token for MCP servers, if its endpoints belong to the resource.
+    fn server_token(
+        &self,
+        client: &ClientId,
+        authenticate: &Authenticate,
+        wanted: &TokenTargets,
+    ) -> Result<ServerToken, RpcError> {
+        let named = wanted.calls.iter().map(|call| &call.resource);
+        let named = named.chain(wanted.demands.iter().map(|demand| &demand.resource));
+        let authorization_servers = self.authorization_servers(&authenticate.resource, named);
+        if let Some(refresh) = &authenticate.refresh {
+            check_endpoints(refresh, &authorization_servers)?;
+        }
+        Ok(ServerToken {
+            secret: authenticate.token.clone(),
+            scopes: authenticate.scopes.clone(),
+            expires_in: authenticate.expires_in.map(|seconds| seconds.min(MAX_LIFETIME_S)),
+            number: 0,
+            given_by: client.to_string(),
+            authorization_servers,
+            refresh: authenticate.refresh.clone(),
+        })
+    }
+
+    /// Keeps a token for the turns of a client.
+    fn grant_to_agents(&mut self, cx: &Cx<'_>, client: &ClientId, authenticate: Authenticate) {
+        let lasts_ms = authenticate.expires_in;
+        let lasts_ms = lasts_ms.map(|seconds| seconds.min(MAX_LIFETIME_S).saturating_mul(1000));
+        let token = AgentToken {
+            token: authenticate.token,
+            scopes: authenticate.scopes,
+            expires_ms: lasts_ms.map(|lasts_ms| cx.now.mono_ms.saturating_add(lasts_ms)),
+        };
+        self.unschedule_expiry(client);
+        self.tokens.grant(client, &authenticate.resource, token);
+        self.schedule_expiry(client);
+    }
+
+    /// Returns everything that wants a token of a resource.
+    fn token_targets(&self, resource: &str) -> TokenTargets {
+        let demands = self.server_demands(resource);
+        TokenTargets {
+            calls: self.waiting_for(resource),
+            servers: !demands.is_empty() || self.mcp.has_token(resource),
+            demands,
+            agents: self.advertised(resource).is_some(),
+        }
     }
 
     /// Drops the expired tokens of a client, and notifies it (AUTH-06).

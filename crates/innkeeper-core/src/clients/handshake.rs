@@ -5,16 +5,34 @@ use std::sync::Arc;
 use innkeeper_dialects::{Chosen, negotiate};
 use serde_json::{Value, json};
 
+use crate::clients::channels::Subscription;
 use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
 use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::{CloseReason, Delivery};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::Dialect;
 use crate::protocol::error::{RpcError, code};
-use crate::protocol::frame::Outgoing;
+use crate::protocol::frame::{ActionFrame, Outgoing};
 use crate::protocol::request::{Initialize, Reconnect, RequestId};
 use crate::protocol::snapshot::{AnswerBody, RpcAnswer, Snapshot, Window};
 use crate::protocol::uri;
+
+/// The subscriptions that a connection took over from earlier ones of its client.
+#[derive(Default)]
+struct Resumed {
+    /// The channels, each once.
+    windows: Vec<(ChannelId, Window)>,
+    /// The URIs of those that it cannot have any more.
+    missing: Vec<String>,
+    /// The client's state of every channel can be continued.
+    can_continue: bool,
+}
+
+impl Resumed {
+    fn channels(&self) -> impl Iterator<Item = ChannelId> {
+        self.windows.iter().map(|(channel, _)| *channel)
+    }
+}
 
 impl Host {
     pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
@@ -93,83 +111,113 @@ impl Host {
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
     }
 
+    /// `reconnect`: replays the missed actions, or sends snapshots if the client's state cannot be continued.
     pub(crate) fn reconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, reconnect: Reconnect) {
-        let earlier = self.earlier_subscriptions(&reconnect.client_id);
-        if let Err(error) = self.attach_client(conn, &reconnect.client_id, None) {
+        let client = &reconnect.client_id;
+        let earlier = self.earlier_subscriptions(client);
+        if let Err(error) = self.attach_client(conn, client, None) {
             return cx.answer(conn, id, Err(error));
         }
         let last_seen = Seq(reconnect.last_seen);
-        let mut resumed: Vec<ChannelId> = Vec::new();
-        let mut windows: Vec<(ChannelId, Window)> = Vec::new();
-        let mut missing = Vec::new();
         // A number between two runs of the host belongs to actions that were seen and lost (P5).
-        let version = self.conns.dialect(conn).version;
         let is_known = self.log.can_continue_from(last_seen);
-        let mut continues = version.replays() && is_known;
-        self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
-        for uri in watches_last(&reconnect.subscriptions) {
+        self.leave_unnamed(cx, client, &reconnect.subscriptions);
+        // The cut and the registration are one step, so nothing is lost or sent twice between the replay and the
+        // first live action (REC-09).
+        let resumed = self.resume_subscriptions(cx, conn, &reconnect.subscriptions, &earlier, last_seen);
+        let has_root = resumed.channels().any(|channel| channel == ROOT);
+        let actions = match is_known && resumed.can_continue {
+            true => self.missed_actions(conn, client, &resumed, last_seen),
+            false => None,
+        };
+        let (body, estimated_bytes) = match actions {
+            Some(actions) => {
+                self.resume_bases(conn, &earlier);
+                let bytes = actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+                let missing = resumed.missing;
+                (AnswerBody::Replayed { actions, missing }, 512 + bytes)
+            }
+            None => {
+                let (snapshots, bytes) = self.capture_all(conn, resumed.windows);
+                (AnswerBody::Resynced { snapshots }, bytes)
+            }
+        };
+        let answer = RpcAnswer {
+            id: id.clone(),
+            body,
+            estimated_bytes,
+        };
+        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+        if has_root {
+            self.repeat_summaries(cx, conn, if is_known { last_seen } else { Seq(0) });
+        }
+    }
+
+    /// Subscribes a connection to the channels that its client names.
+    fn resume_subscriptions(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        named: &[String],
+        earlier: &Subscriptions,
+        last_seen: Seq,
+    ) -> Resumed {
+        let mut resumed = Resumed {
+            can_continue: true,
+            ..Resumed::default()
+        };
+        for uri in watches_last(named) {
             if uri::is_telemetry(uri) {
                 // There is nothing to continue: it just goes live again (REC-07, OTL-05).
                 if self.subscribe_to_logs(conn, uri).is_err() {
-                    missing.push(uri.clone());
+                    resumed.missing.push(uri.clone());
                 }
                 continue;
             }
             let known = earlier.get(uri.as_str());
             match self.register(cx, conn, uri, known.map(|known| known.max_latency_ms), None) {
-                Ok((channel, _)) if resumed.contains(&channel) => {}
+                Ok((channel, _)) if resumed.channels().any(|known| known == channel) => {}
                 Ok((channel, window)) => {
-                    resumed.push(channel);
-                    let created = self.channels.get(channel).map(|entry| entry.created);
-                    continues &= known.is_some_and(|known| {
-                        let started = known.base.started;
-                        let is_alike = known.dialect.has_state_of(self.conns.dialect(conn));
-                        is_alike && started <= last_seen && created.is_some_and(|created| created <= started)
-                    });
-                    windows.push((channel, window));
+                    resumed.can_continue &= known.is_some_and(|known| self.continues(conn, channel, known, last_seen));
+                    resumed.windows.push((channel, window));
                 }
-                Err(_) => missing.push(uri.clone()),
+                Err(_) => resumed.missing.push(uri.clone()),
             }
         }
-        if !version.has_channels() {
+        if !self.conns.dialect(conn).version.has_channels() {
+            // Its notifications belong to no channel.
             let _ = self.register_channel(cx, conn, ROOT, None, None);
         }
-        // The cut and the registration are one step, so nothing is lost or sent twice between the replay and the
-        // first live action (REC-09).
-        //
-        // A replay continues the state that the client has. That is impossible from a number of the future or of an
-        // earlier run of the host (REC-11), for a channel that the client was not subscribed to, such as a new
-        // session under the URI of an old one, and from before the snapshot of its subscription or a page of turns
-        // sent to it alone: the published client does not count a snapshot as seen, and the host does not know
-        // whether either ever arrived.
-        //
-        // Nor for a version that needs the states between to understand an action.
+        resumed
+    }
+
+    /// Returns true if a replay from `last_seen` continues the state that a client has of a channel. It does not for a
+    /// new session under the URI of an old one, nor from before the snapshot of the subscription or a page of turns
+    /// sent to the client alone: the published client does not count a snapshot as seen, and the host does not know
+    /// whether either ever arrived.
+    fn continues(&self, conn: ConnId, channel: ChannelId, known: &Subscription, last_seen: Seq) -> bool {
+        let started = known.base.started;
+        let created = self.channels.get(channel).map(|entry| entry.created);
+        known.dialect.has_state_of(self.conns.dialect(conn))
+            && started <= last_seen
+            && created.is_some_and(|created| created <= started)
+    }
+
+    /// Returns the actions that a client missed. `None` if they are not all there, as with a number of the future or of
+    /// an earlier run of the host (REC-11), or if its version needs the states between to understand one of them.
+    fn missed_actions(
+        &self,
+        conn: ConnId,
+        client: &ClientId,
+        resumed: &Resumed,
+        last_seen: Seq,
+    ) -> Option<Vec<Arc<ActionFrame>>> {
         let dialect = self.conns.dialect(conn);
-        let replayable = continues.then(|| self.log.replay_since(&resumed, last_seen)).flatten();
-        let replayable = replayable.and_then(|actions| dialect.replay(&reconnect.client_id, actions));
-        let answer = match replayable {
-            Some(actions) => {
-                self.resume_bases(conn, &earlier);
-                let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
-                RpcAnswer {
-                    id: id.clone(),
-                    body: AnswerBody::Replayed { actions, missing },
-                    estimated_bytes,
-                }
-            }
-            None => {
-                let (snapshots, estimated_bytes) = self.capture_all(conn, windows);
-                RpcAnswer {
-                    id: id.clone(),
-                    body: AnswerBody::Resynced { snapshots },
-                    estimated_bytes,
-                }
-            }
-        };
-        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
-        if resumed.contains(&ROOT) {
-            self.repeat_summaries(cx, conn, if is_known { last_seen } else { Seq(0) });
+        if !dialect.version.replays() {
+            return None;
         }
+        let channels: Vec<ChannelId> = resumed.channels().collect();
+        dialect.replay(client, self.log.replay_since(&channels, last_seen)?)
     }
 
     /// Captures what a connection has just subscribed to, for one answer, and says roughly how many

@@ -233,24 +233,7 @@ impl Host {
         let verdict = match dispatch.action {
             _ if self.storage.mode().is_read_only() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
-            Ok(mut action) => {
-                match &mut action {
-                    StateAction::ChatTurnStarted(started) => self.add_choice(conn, channel, &mut started.message),
-                    StateAction::ChatPendingMessageSet(set) => self.add_choice(conn, channel, &mut set.message),
-                    StateAction::TerminalClaimed(claimed) => self.name_claimed_chat(conn, &mut claimed.claim),
-                    StateAction::AnnotationsSet(set) => {
-                        let annotation = &mut set.annotation;
-                        self.name_annotated_chat(&by, &annotation.id, &mut annotation.origin);
-                    }
-                    StateAction::AnnotationsUpdated(updated) => {
-                        if let Some(origin) = &mut updated.origin {
-                            self.name_annotated_chat(&by, &updated.annotation_id, origin);
-                        }
-                    }
-                    _ => {}
-                }
-                self.check_dispatch(cx, &by, action)
-            }
+            Ok(action) => self.check_dispatch(cx, &by, action),
         };
         let raw = dispatch.raw.get();
         match verdict {

@@ -119,7 +119,7 @@ impl Host {
         chat.side_context = side_context;
         let mut first = create.initial_message;
         if let Some(message) = &mut first {
-            self.add_choice_of(conn, &chat, message);
+            self.add_choice(conn, &chat, message);
             self.check_message(&chat, message)
                 .and_then(|()| self.pin_attachments(message))
                 .map_err(|problem| {

@@ -21,10 +21,11 @@ impl Host {
     pub(super) fn check_pending_message_set(
         &self,
         _cx: &Cx<'_>,
-        _by: &Dispatched,
+        by: &Dispatched,
         chat: &Chat,
         mut set: ChatPendingMessageSetAction,
     ) -> Verdict {
+        self.add_choice(by.author.conn, chat, &mut set.message);
         let head = chat.model.head();
         let queue = head.queued_messages.as_deref().unwrap_or_default();
         let is_new = set.kind == PendingMessageKind::Queued && !queue.iter().any(|message| message.id == set.id);

@@ -14,10 +14,11 @@ impl Host {
     pub(super) fn check_turn_started(
         &self,
         cx: &Cx<'_>,
-        _by: &Dispatched,
+        by: &Dispatched,
         chat: &Chat,
         mut started: ChatTurnStartedAction,
     ) -> Verdict {
+        self.add_choice(by.author.conn, chat, &mut started.message);
         let check = self
             .check_turn(cx, chat, &started)
             .and_then(|()| self.pin_attachments(&mut started.message));

@@ -122,7 +122,8 @@ impl ChannelPart for Annotations {
         match input {}
     }
 
-    fn check(host: &Host, _: &Cx<'_>, by: &Dispatched, action: StateAction) -> Verdict {
+    fn check(host: &Host, _: &Cx<'_>, by: &Dispatched, mut action: StateAction) -> Verdict {
+        host.name_annotated_chats(by, &mut action);
         let check = host.check_annotations(by.channel, &action);
         Verdict::from_check(action, check)
     }
@@ -222,9 +223,25 @@ impl Host {
         Arc::make_mut(&mut session.state).annotations = Some(summary);
     }
 
+    /// Names the chats in an action whose author's version names none there.
+    fn name_annotated_chats(&self, by: &Dispatched, action: &mut StateAction) {
+        match action {
+            StateAction::AnnotationsSet(set) => {
+                let annotation = &mut set.annotation;
+                self.name_annotated_chat(by, &annotation.id, &mut annotation.origin);
+            }
+            StateAction::AnnotationsUpdated(updated) => {
+                if let Some(origin) = &mut updated.origin {
+                    self.name_annotated_chat(by, &updated.annotation_id, origin);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Names the chat of the turn that an annotation belongs to, if the version of its author names none: the one that
     /// it belongs to already, or else the chat in which the turn ran.
-    pub(crate) fn name_annotated_chat(&self, by: &Dispatched, annotation: &str, origin: &mut AnnotationOrigin) {
+    fn name_annotated_chat(&self, by: &Dispatched, annotation: &str, origin: &mut AnnotationOrigin) {
         let (None, Some(turn)) = (&origin.chat, &origin.turn_id) else {
             // It names its chat, or belongs to none.
             return;

@@ -185,14 +185,7 @@ impl Host {
 
     /// Adds the choice of the chat, or else that of its session, to a message that names none, if its author's version
     /// has models and agents there only.
-    pub(crate) fn add_choice(&self, conn: ConnId, channel: ChannelId, message: &mut Message) {
-        if let Some(chat) = self.chats.get(&channel) {
-            self.add_choice_of(conn, chat, message);
-        }
-    }
-
-    /// The same for the first message of a chat that is about to be created.
-    pub(crate) fn add_choice_of(&self, conn: ConnId, chat: &Chat, message: &mut Message) {
+    pub(crate) fn add_choice(&self, conn: ConnId, chat: &Chat, message: &mut Message) {
         if !self.conns.dialect(conn).version.session_has_model() {
             return;
         }

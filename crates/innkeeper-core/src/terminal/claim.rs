@@ -22,12 +22,15 @@ const MAX_ID: usize = 512;
 
 impl Host {
     /// Checks an action that a client sent to a terminal.
-    pub(super) fn check_on_terminal(&self, by: &Dispatched, action: StateAction) -> Verdict {
+    pub(super) fn check_on_terminal(&self, by: &Dispatched, mut action: StateAction) -> Verdict {
         let Some(terminal) = self.parts.terminals.get(by.channel) else {
             return Verdict::Reject("the terminal is gone".to_owned());
         };
         if let Err(reason) = self.check_holder(terminal.claim(), &by.author.client) {
             return Verdict::Reject(reason);
+        }
+        if let StateAction::TerminalClaimed(claimed) = &mut action {
+            self.name_claimed_chat(by.author.conn, &mut claimed.claim);
         }
         let check = match &action {
             StateAction::TerminalInput(input) if input.data.len() > MAX_INPUT => Err(format!(
@@ -113,7 +116,7 @@ impl Host {
     }
 
     /// Names the default chat in a claim for a session, if the version of its author names none there.
-    pub(crate) fn name_claimed_chat(&self, conn: ConnId, claim: &mut TerminalClaim) {
+    pub(super) fn name_claimed_chat(&self, conn: ConnId, claim: &mut TerminalClaim) {
         let TerminalClaim::Session(claim) = claim else {
             // The claim of a client names no chat in any version.
             return;

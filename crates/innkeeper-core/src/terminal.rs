@@ -10,6 +10,7 @@ mod lifetime;
 mod output;
 mod records;
 mod terminals;
+mod uri;
 mod vocabulary;
 
 pub use vocabulary::{
@@ -23,8 +24,9 @@ use std::sync::Arc;
 
 use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::{RootTerminalsChangedAction, StateAction};
-use ahp_types::state::{TerminalContentPart, TerminalState};
+use ahp_types::state::{RootState, TerminalContentPart, TerminalState};
 
+use crate::config::CoreConfig;
 use crate::core::{ChannelPart, Cx, Departure, Host, ROOT, SessionRemoval};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, ConnId};
@@ -92,6 +94,24 @@ impl ChannelPart for Terminals {
 
     fn settle(host: &mut Host, cx: &mut Cx<'_>) {
         host.publish_terminals(cx);
+    }
+
+    fn is_recallable(config: &CoreConfig, uri: &str) -> bool {
+        config.serves_terminals && uri::is_terminal(uri)
+    }
+
+    fn recall(cx: &mut Cx<'_>, uri: Arc<str>) {
+        cx.emit(PtyCommand::Recall { uri });
+    }
+
+    fn root_restored(host: &mut Host, cx: &mut Cx<'_>, root: &RootState) {
+        if let Some(listed) = &root.terminals {
+            host.restore_terminals(cx, listed);
+        }
+    }
+
+    fn shut_down(host: &mut Host, cx: &mut Cx<'_>) {
+        host.retain_terminals(cx);
     }
 
     fn is_busy_in(&self, session: ChannelId) -> bool {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use ahp::reducers::ReduceOutcome;
 use ahp_types::actions::StateAction;
-use ahp_types::state::{AnnotationsState, ChangesetState, ResourceWatchState, TerminalState};
+use ahp_types::state::{AnnotationsState, ChangesetState, ResourceWatchState, RootState, TerminalState};
 use serde::{Serialize, Serializer};
 
+use crate::config::CoreConfig;
 use crate::core::{Cx, Host, json_bytes, never};
 use crate::dispatch::{Dispatched, Verdict};
 use crate::ids::{ChannelId, ConnId};
@@ -86,6 +87,21 @@ pub(crate) trait ChannelPart: Debug + Default {
     fn session_of(_uri: &str) -> Option<&str> {
         None
     }
+
+    /// Returns true if a URI is of this kind, and a service may know its channel from an earlier run of the host.
+    fn is_recallable(_config: &CoreConfig, _uri: &str) -> bool {
+        false
+    }
+
+    /// Asks the service for a channel that is not in memory. The handler of its answer ends with
+    /// [`Host::resume_after_recall`].
+    fn recall(_cx: &mut Cx<'_>, _uri: Arc<str>) {}
+
+    /// Restores what an earlier run of the host published about this kind on the root.
+    fn root_restored(_host: &mut Host, _cx: &mut Cx<'_>, _root: &RootState) {}
+
+    /// Has its service persist everything, because the host is going down.
+    fn shut_down(_host: &mut Host, _cx: &mut Cx<'_>) {}
 
     /// Returns true if a session must stay in memory because of its channels of this kind.
     fn is_busy_in(&self, _session: ChannelId) -> bool {
@@ -339,6 +355,30 @@ macro_rules! channel_parts {
                     // Timers are not cancelled when their channel is removed.
                     _ => {}
                 }
+            }
+
+            /// Returns true if a service may know a channel that is not in memory.
+            pub(crate) fn is_recallable(&self, uri: &str) -> bool {
+                false$(|| <$part>::is_recallable(&self.config, uri))+
+            }
+
+            /// Asks a service for a channel that is not in memory. Returns false if no service can know it.
+            pub(crate) fn recall(&self, cx: &mut Cx<'_>, uri: &Arc<str>) -> bool {
+                $(if <$part>::is_recallable(&self.config, uri) {
+                    <$part>::recall(cx, Arc::clone(uri));
+                    return true;
+                })+
+                false
+            }
+
+            /// Restores what an earlier run of the host published on the root.
+            pub(crate) fn restore_parts(&mut self, cx: &mut Cx<'_>, root: &RootState) {
+                $(<$part>::root_restored(self, cx, root);)+
+            }
+
+            /// Has the services of all parts persist everything, because the host is going down.
+            pub(crate) fn shut_down_parts(&mut self, cx: &mut Cx<'_>) {
+                $(<$part>::shut_down(self, cx);)+
             }
 
             pub(super) fn settle_parts(&mut self, cx: &mut Cx<'_>) {

@@ -40,9 +40,6 @@ const RESERVED_SCHEMES: [&str; 13] = [
     "innkeeper-content",
 ];
 
-/// Schemes of terminals: that of the protocol, and that of VS Code.
-const TERMINAL_SCHEMES: [&str; 2] = ["ahp-terminal", "agenthost-terminal"];
-
 /// Schemes of resources. Nothing new is created under them: a session with the URI of a file would be taken for the
 /// file.
 const RESOURCE_SCHEMES: [&str; 6] = ["file", "http", "https", "data", "mcp-resource", "untitled"];
@@ -134,20 +131,6 @@ pub fn check_new_chat(uri: &str) -> Result<(), String> {
         return Err("ahp-chat://default/ and ahp-chat://subagent/ are for the host; use ahp-chat:/<id>".to_owned());
     }
     Ok(())
-}
-
-/// Checks that a client may create a terminal under this URI.
-pub fn check_new_terminal(uri: &str) -> Result<(), String> {
-    check(uri)?;
-    match is_terminal(uri) {
-        true => Ok(()),
-        false => Err("the URI of a terminal has the scheme ahp-terminal, as in ahp-terminal:/<id>".to_owned()),
-    }
-}
-
-/// Returns true if a URI can only be that of a terminal.
-pub(crate) fn is_terminal(uri: &str) -> bool {
-    scheme(uri).is_some_and(|scheme| TERMINAL_SCHEMES.contains(&scheme))
 }
 
 fn starts_with(uri: &str, head: &str) -> bool {
@@ -242,7 +225,7 @@ pub(crate) fn is_chat(uri: &str) -> bool {
     scheme(uri).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ahp-chat"))
 }
 
-fn scheme(uri: &str) -> Option<&str> {
+pub(crate) fn scheme(uri: &str) -> Option<&str> {
     let (scheme, _) = uri.split_once(':')?;
     let mut chars = scheme.chars();
     let starts_well = chars.next().is_some_and(|c| c.is_ascii_alphabetic());

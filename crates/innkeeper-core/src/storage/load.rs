@@ -20,7 +20,6 @@ use crate::protocol::request::{Command, MoveDestination, RequestId};
 use crate::protocol::uri;
 use crate::resources::ResourceOp;
 use crate::storage::records::{RestoredSession, Unreadable};
-use crate::terminal::PtyCommand;
 
 /// Most inputs of one connection that wait. Loading takes milliseconds, so a client that gets here
 /// floods the host.
@@ -340,8 +339,7 @@ impl Host {
         let answers = &connection.deferred.answers;
         let is_missing = |uri: &str| self.channels.find(uri).is_none() && !answers.contains_key(uri);
         let named = named(input);
-        let recalls = self.config.serves_terminals;
-        let is_stored = |uri: &&&str| uri::looks_like_session_or_chat(uri) || recalls && uri::is_terminal(uri);
+        let is_stored = |uri: &&&str| uri::looks_like_session_or_chat(uri) || self.is_recallable(uri);
         let named = named.iter().filter(is_stored);
         let mut missing: HashSet<Arc<str>> = named.filter(|uri| is_missing(uri)).map(|uri| Arc::from(*uri)).collect();
         // A default chat is made with its session.
@@ -381,14 +379,12 @@ impl Host {
         if conn.is_none_or(|conn| !asked.waiting.contains(&conn)) {
             asked.waiting.extend(conn);
         }
-        if is_new && uri::is_terminal(&uri) {
-            cx.emit(PtyCommand::Recall { uri });
-        } else if is_new {
+        if is_new && !self.recall(cx, &uri) {
             cx.emit(JournalCommand::Load { uri });
         }
     }
 
-    /// A terminal that an input names was looked up.
+    /// A service was asked for a channel that an input names.
     pub(crate) fn resume_after_recall(&mut self, cx: &mut Cx<'_>, uri: &Arc<str>) {
         // The answer to a core before this one, in the same process.
         let Some(asked) = self.storage.loads.sessions.remove(uri) else {

@@ -117,7 +117,7 @@ impl Host {
         }
         let continues = config == restored.state.config && restored.state.meta.is_none();
         let root = self.root.state_mut();
-        root.agents = restored.state.agents;
+        root.agents.clone_from(&restored.state.agents);
         root.active_sessions = restored.state.active_sessions;
         root.config = config;
         self.root_config_changed(cx);
@@ -127,7 +127,7 @@ impl Host {
                 entry.created = Seq(0);
             }
         }
-        self.restore_terminals(cx, restored.state.terminals);
+        self.restore_parts(cx, &restored.state);
         if self.root.state().agents != agents || **self.agents.catalogue() != restored.catalogue {
             let action = RootAgentsChangedAction { agents };
             self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);

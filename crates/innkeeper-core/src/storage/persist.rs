@@ -127,7 +127,7 @@ impl Host {
             self.storage.dirty.channels.extend(self.sessions.keys());
             self.persist_dirty(cx);
             self.persist_clients(cx);
-            self.retain_terminals(cx);
+            self.shut_down_parts(cx);
         }
     }
 
@@ -139,7 +139,7 @@ impl Host {
         } else if self.chats.contains_key(&channel) {
             self.persist_chat(cx, channel, is_new);
         }
-        // Resource watches change and are not persisted. Terminals are persisted by their service.
+        // Channels of other kinds are not persisted, or by their service.
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.tail = 0;
         }

@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::vocabulary::{AgentCommandStart, CreateTerminal, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal};
 use super::MAX_TERMINALS;
 use super::terminals::{AskedBy, Opening, Terminal};
+use super::uri;
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::RequestId;
-use crate::protocol::uri;
 use crate::session::create::directories_of;
 
 impl Host {

@@ -47,7 +47,7 @@ impl Host {
     }
 
     /// Persists all terminals, because the host is going down.
-    pub(crate) fn retain_terminals(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn retain_terminals(&mut self, cx: &mut Cx<'_>) {
         for channel in self.parts.terminals.channels() {
             self.retain_terminal(cx, channel);
         }
@@ -77,11 +77,10 @@ impl Host {
     }
 
     /// Restores the list of terminals of an earlier run: all of their processes have ended.
-    pub(crate) fn restore_terminals(&mut self, cx: &mut Cx<'_>, listed: Option<Vec<TerminalInfo>>) {
+    pub(super) fn restore_terminals(&mut self, cx: &mut Cx<'_>, listed: &[TerminalInfo]) {
         // Clients may continue the root's state from before, with this list in it.
-        let Some(listed) = listed else { return };
-        self.root.state_mut().terminals = Some(listed.clone());
-        let earlier = listed.into_iter().filter(|info| self.outlives_host(info));
+        self.root.state_mut().terminals = Some(listed.to_vec());
+        let earlier = listed.iter().cloned().filter(|info| self.outlives_host(info));
         let earlier: Vec<TerminalInfo> = earlier
             .map(|info| TerminalInfo {
                 lifecycle: exited(&info.lifecycle),

@@ -47,8 +47,11 @@ const ACTIVITY_BITS: u32 = 0b1_1111;
 pub const UNTITLED: &str = "New session";
 
 /// One session.
+///
+/// Fields that an invariant names are private to this folder: whether it is a draft, when it changed, and what was
+/// announced.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// Its URI.
     pub uri: Arc<str>,
     /// Its state.
@@ -61,44 +64,44 @@ pub struct Session {
     /// offers others now.
     pub settings: Arc<[Setting]>,
     /// When it was created, RFC 3339.
-    pub created_at: String,
+    created_at: String,
     /// Its chats, in catalogue order.
     pub chats: Vec<ChannelId>,
     /// The summary that root subscribers know; changes are announced against it.
-    pub announced: Option<SessionSummary>,
+    announced: Option<SessionSummary>,
     /// Source of its title.
     pub titled_by: TitleSource,
     /// Whether an announcement of changes is already due.
-    pub summary_due: bool,
+    summary_due: bool,
     /// Whether its agent is about to be asked which tools it offers.
-    pub tools_due: bool,
+    tools_due: bool,
     /// The clients whose unchanged announcement was acknowledged, and the sequence number at that time. A later
     /// action of the session voids the entry. See [`crate::dispatch`] for the reason.
-    pub acknowledged: BTreeMap<ClientId, Seq>,
+    acknowledged: BTreeMap<ClientId, Seq>,
     /// [`Self::modified_at`] as a number.
-    pub modified_ms: i64,
+    modified_ms: i64,
     /// The same, for ordering. While the session is in memory it rises with every change, although the clock may go
     /// back (F8): otherwise a client that reads a list page by page would get the session twice.
-    pub order_ms: i64,
+    order_ms: i64,
     /// The connection that gets reports about its creation.
-    pub progress: Option<Progress>,
+    progress: Option<Progress>,
     /// When it last had a subscriber or a change, on the monotonic clock.
-    pub used_ms: u64,
+    used_ms: u64,
     /// The client that created it, while the session is in memory: its tokens serve clients without tokens of their
     /// own (AUTH-07).
-    pub creator: Option<ClientId>,
+    creator: Option<ClientId>,
     /// Its MCP servers.
     pub mcp: SessionServers,
     /// Whether no user has written in it yet; see [`crate::session::drafts`].
-    pub is_draft: bool,
+    is_draft: bool,
     /// Whether it or one of its chats has had a subscriber in this run of the host.
-    pub was_heard: bool,
+    was_heard: bool,
     /// When it is deleted unless it gets a subscriber, if it is a draft that nothing holds.
-    pub draft_ends_ms: Option<u64>,
+    draft_ends_ms: Option<u64>,
     /// The directory whose repository is followed.
-    pub repository: Option<String>,
+    repository: Option<String>,
     /// Choices of older clients that wait for the end of a turn.
-    pub waiting_choices: Vec<WaitingChoice>,
+    waiting_choices: Vec<WaitingChoice>,
     /// The files that its tools changed.
     pub(crate) edits: SessionEdits,
     /// The files that users have reviewed.
@@ -200,6 +203,76 @@ impl Session {
             edits: document.edits,
             reviews: document.reviews,
         }
+    }
+
+    /// Returns true if no user has written in it yet.
+    pub fn is_draft(&self) -> bool {
+        self.is_draft
+    }
+
+    /// Returns when it was created, RFC 3339.
+    pub fn created_at(&self) -> &str {
+        &self.created_at
+    }
+
+    /// Returns the number that lists are ordered by.
+    pub fn order_ms(&self) -> i64 {
+        self.order_ms
+    }
+
+    /// Returns the client that created it, while the session is in memory.
+    pub fn creator(&self) -> Option<&ClientId> {
+        self.creator.as_ref()
+    }
+
+    /// Notes that a client created it.
+    pub fn set_creator(&mut self, creator: Option<ClientId>) {
+        self.creator = creator;
+    }
+
+    /// Notes that root subscribers know its summary as it is now, unless it is a draft, which they do not know.
+    pub fn set_announced(&mut self) {
+        self.announced = (!self.is_draft).then(|| self.summary());
+    }
+
+    /// Returns true if a change of its summary is about to be announced.
+    pub fn is_summary_due(&self) -> bool {
+        self.summary_due
+    }
+
+    /// Returns for how long it has not been used, after noting whether it is used now.
+    pub fn idle_ms(&mut self, is_used: bool, now_ms: u64) -> u64 {
+        if is_used {
+            self.used_ms = now_ms;
+        }
+        now_ms.saturating_sub(self.used_ms)
+    }
+
+    /// Notes that its agent is about to be asked for its tools. Returns true if that was not known yet.
+    pub fn schedule_tools(&mut self) -> bool {
+        !std::mem::replace(&mut self.tools_due, true)
+    }
+
+    /// Notes that its agent is asked for its tools now.
+    pub fn take_scheduled_tools(&mut self) {
+        self.tools_due = false;
+    }
+
+    /// Returns the sequence number at which the unchanged announcement of a client was acknowledged.
+    pub fn acknowledged(&self, client: &ClientId) -> Option<Seq> {
+        self.acknowledged.get(client).copied()
+    }
+
+    /// Notes that the unchanged announcement of a client was acknowledged. Entries from before the latest change are
+    /// void.
+    pub fn acknowledge(&mut self, client: ClientId, at: Seq, changed: Seq) {
+        self.acknowledged.retain(|_, acknowledged| *acknowledged >= changed);
+        self.acknowledged.insert(client, at);
+    }
+
+    /// Forgets that an announcement of a client was acknowledged.
+    pub fn forget_acknowledged(&mut self, client: &ClientId) {
+        self.acknowledged.remove(client);
     }
 
     /// Whether this is the default chat. It need not be the first of the catalogue.

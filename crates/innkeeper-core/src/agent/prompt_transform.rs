@@ -29,7 +29,7 @@ impl Host {
         let author = match turn {
             // A subagent's run has the author of the run that started it.
             Some(turn) => {
-                let run = chat.run.as_ref().filter(|run| run.key == turn)?;
+                let run = chat.run().filter(|run| run.key() == turn)?;
                 run.author.as_ref()
             }
             None => None,

@@ -180,7 +180,7 @@ impl Host {
         for id in self.touched.take_tools() {
             // A session that the same input removed offers no tools.
             if let Some(session) = self.sessions.get_mut(&id).filter(|_| lists_tools)
-                && !std::mem::replace(&mut session.tools_due, true)
+                && session.schedule_tools()
             {
                 self.timers.set(at_ms, Timer::ListTools(id));
             }
@@ -189,7 +189,7 @@ impl Host {
 
     pub(crate) fn list_noted_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if let Some(session) = self.sessions.get_mut(&session_id) {
-            session.tools_due = false;
+            session.take_scheduled_tools();
             self.refresh_server_tools(cx, session_id);
         }
     }

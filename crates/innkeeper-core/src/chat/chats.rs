@@ -101,8 +101,8 @@ pub struct Chat {
     pub session: ChannelId,
     /// Its state.
     pub model: ChatModel,
-    /// The agent's run of the active turn.
-    pub run: Option<Run>,
+    /// The agent's run of the active turn. Only [`Chats::start_run`] starts one.
+    run: Option<Run>,
     /// The chat whose tool call started this one; it is moved and removed together with that chat.
     pub parent: Option<ChannelId>,
     /// Context of a side chat, in case its agent has to be opened again.
@@ -137,8 +137,8 @@ pub struct SideChatContext {
 /// An agent at work on the active turn.
 #[derive(Debug)]
 pub struct Run {
-    /// Which run it is.
-    pub key: TurnKey,
+    /// Identifies it. No other run has the same key.
+    key: TurnKey,
     /// When it started, on the monotonic clock (TURN-05).
     pub started_ms: u64,
     /// The part that takes the next piece of streamed text.
@@ -195,6 +195,36 @@ impl Chat {
             memory: None,
             undelivered: false,
         }
+    }
+
+    /// Returns the agent's run of the active turn.
+    pub(crate) fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// Returns the same, to note what its agent does.
+    pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
+        self.run.as_mut()
+    }
+
+    /// Ends the run.
+    pub(crate) fn take_run(&mut self) -> Option<Run> {
+        self.run.take()
+    }
+
+    /// Appends streamed text to the part that takes it. Returns the head of the append; `None` if nothing changed,
+    /// or no part takes text because the turn ended for lack of room.
+    pub(crate) fn append(&mut self, content: &str) -> Option<&AppendHead> {
+        let part = self.run.as_ref()?.open_part.as_ref()?;
+        let is_changed = self.model.append_at(part.index, content, part.reasoning);
+        is_changed.then_some(&part.head)
+    }
+}
+
+impl Run {
+    /// Returns what identifies it.
+    pub(crate) fn key(&self) -> TurnKey {
+        self.key
     }
 }
 

@@ -186,7 +186,8 @@ impl Host {
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
         session.customization = CustomizationState::with(decisions);
-        session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
+        let creator = self.sessions.get(&source).and_then(|source| source.creator().cloned());
+        session.set_creator(creator);
         self.sessions.insert(session_id, session);
         self.sessions.add_listed();
         self.share_workspace_approvals(session_id);

@@ -109,7 +109,7 @@ impl Host {
     fn answered(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, completed: &ChatInputCompletedAction) {
         let Some((turn, parts)) = self.chats.get(&chat_id).and_then(|chat| {
             let parts = &chat.model.head().active_turn.as_ref()?.response_parts;
-            Some((chat.run.as_ref()?.key, parts))
+            Some((chat.run()?.key(), parts))
         }) else {
             return never!("a chat with an open question has a run");
         };

@@ -73,7 +73,7 @@ impl Host {
         let above = self.chats.get(&parent_id)?;
         let session_id = above.session;
         let session_uri = &self.sessions.get(&session_id)?.uri;
-        let author = above.run.as_ref().and_then(|run| run.author.clone());
+        let author = above.run().and_then(|run| run.author.clone());
         // Agents choose the ids of calls and may repeat them, also in another chat of the session.
         let subagent_uri = uri::subagent_chat(session_uri, &spawn.call, |uri| self.channels.find(uri).is_none());
         let title = subagent_title(&spawn, self.config.max_title_bytes);
@@ -191,7 +191,7 @@ impl Host {
     pub(crate) fn end_subagents(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
         let siblings = self.session_of(chat_id).map(|session| session.chats.clone());
         for sibling in siblings.unwrap_or_default() {
-            let run = self.chats.get(&sibling).and_then(|chat| chat.run.as_ref());
+            let run = self.chats.get(&sibling).and_then(|chat| chat.run());
             if run.is_some_and(|run| run.parent == Some((chat_id, key)) && !run.detached) {
                 self.cancel_run(cx, sibling);
             }

@@ -343,7 +343,7 @@ impl Host {
     }
 
     fn fail_client_call(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String, tool: &str, owner: &ClientId) {
-        let (Some(turn_id), Some(turn)) = (self.active_turn_id(chat_id), self.run_mut(chat_id).map(|run| run.key))
+        let (Some(turn_id), Some(turn)) = (self.active_turn_id(chat_id), self.run_mut(chat_id).map(|run| run.key()))
         else {
             // The failure of an earlier call ended the turn, because the turn had no room for the result.
             return;

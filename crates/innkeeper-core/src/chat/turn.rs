@@ -15,7 +15,7 @@ use ahp_types::state::{
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
-use crate::chat::chats::{OpenPart, Run};
+use crate::chat::chats::{Chat, OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
 use crate::chat::tool_call::meta::of_agent;
@@ -137,12 +137,12 @@ impl Host {
     /// Stops the agent after the end of its turn was published.
     pub(crate) fn stop_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         self.clear_activity(cx, chat_id);
-        if let Some(run) = self.chats.get_mut(&chat_id).and_then(|chat| chat.run.take()) {
+        if let Some(run) = self.chats.get_mut(&chat_id).and_then(Chat::take_run) {
             match run.held {
                 Some(held) => self.note_missed_turn(chat_id, held),
                 None => cx.emit(AgentCommand::CancelTurn {
                     chat: chat_id,
-                    turn: run.key,
+                    turn: run.key(),
                 }),
             }
             self.run_over(cx, chat_id, &run);
@@ -151,14 +151,14 @@ impl Host {
 
     /// Consequences of the end of a run.
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
-        self.end_subagents(cx, chat_id, run.key);
+        self.end_subagents(cx, chat_id, run.key());
         self.apply_waiting_choices(cx, chat_id);
         let Some((parent, key)) = run.parent else {
             return self.refresh_repository(cx, chat_id);
         };
         if run.detached {
             self.unlist_subagent(cx, parent, chat_id);
-        } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key == key) {
+        } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key() == key) {
             // The watchdog's time of the parent's agent starts here, however long the subagent took.
             waiting.last_event_ms = cx.now.mono_ms;
         }
@@ -169,7 +169,7 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
-        if let (Some(turn), Some(run)) = (&chat.model.head().active_turn, &chat.run) {
+        if let (Some(turn), Some(run)) = (&chat.model.head().active_turn, chat.run()) {
             let duration = elapsed(cx.now.mono_ms, run.started_ms);
             let action = ChatTurnCancelledAction {
                 turn_id: turn.id.clone(),
@@ -319,7 +319,7 @@ impl Host {
     /// Sends an agent a reply it waits for, unless its run has ended. The agent's time to react starts here, however
     /// long the users took to answer.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
-        let Some(run) = self.run_mut(chat).filter(|run| run.key == turn) else {
+        let Some(run) = self.run_mut(chat).filter(|run| run.key() == turn) else {
             // An earlier step of the same input ended the run.
             return;
         };
@@ -408,7 +408,7 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let open = chat.run.as_ref().and_then(|run| run.open_part.as_ref());
+        let open = chat.run().and_then(|run| run.open_part.as_ref());
         if open.is_none_or(|part| part.reasoning != reasoning) {
             self.open_part(cx, chat_id, reasoning);
         }
@@ -417,7 +417,7 @@ impl Host {
 
     /// Ends a run that exceeded a limit, with an error for users, and stops the agent.
     pub(crate) fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
-        let Some((turn, held)) = self.run_mut(chat_id).map(|run| (run.key, run.held)) else {
+        let Some((turn, held)) = self.run_mut(chat_id).map(|run| (run.key(), run.held)) else {
             return never!("the run is still there");
         };
         self.clear_activity(cx, chat_id);
@@ -532,7 +532,8 @@ impl Host {
         let Some(chat) = self.chats.get_mut(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let (Some(turn), Some(run)) = (&chat.model.head().active_turn, chat.run.take()) else {
+        let run = chat.take_run();
+        let (Some(turn), Some(run)) = (&chat.model.head().active_turn, run) else {
             return never!("a run that ends has an active turn");
         };
         let action = end(turn.id.clone(), elapsed(cx.now.mono_ms, run.started_ms));
@@ -554,8 +555,8 @@ impl Host {
     pub(crate) fn is_running(&self, chat_id: ChannelId, key: TurnKey) -> bool {
         self.chats
             .get(&chat_id)
-            .and_then(|chat| chat.run.as_ref())
-            .is_some_and(|run| run.key == key)
+            .and_then(|chat| chat.run())
+            .is_some_and(|run| run.key() == key)
     }
 
     pub(crate) fn active_turn_id(&self, chat_id: ChannelId) -> Option<String> {
@@ -569,7 +570,7 @@ impl Host {
     }
 
     pub(crate) fn run_mut(&mut self, chat_id: ChannelId) -> Option<&mut Run> {
-        self.chats.get_mut(&chat_id)?.run.as_mut()
+        self.chats.get_mut(&chat_id)?.run_mut()
     }
 }
 

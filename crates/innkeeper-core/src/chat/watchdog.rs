@@ -51,7 +51,7 @@ impl Host {
         };
         chat.is_watched = false;
         let activity = chat.model.head().activity.clone();
-        let Some(run) = chat.run.as_mut() else {
+        let Some(run) = chat.run_mut() else {
             // The run has ended. The next one starts the watchdog again.
             return;
         };
@@ -92,14 +92,14 @@ impl Host {
         let Some((chat, run)) = self
             .chats
             .get(&chat_id)
-            .and_then(|chat| Some((chat, chat.run.as_ref()?)))
+            .and_then(|chat| Some((chat, chat.run()?)))
         else {
             return false;
         };
         let siblings = self.sessions.get(&chat.session).map(|session| session.chats.as_slice());
         siblings.unwrap_or_default().iter().any(|sibling| {
-            let subagent = self.chats.get(sibling).and_then(|chat| chat.run.as_ref());
-            subagent.is_some_and(|subagent| subagent.parent == Some((chat_id, run.key)) && !subagent.detached)
+            let subagent = self.chats.get(sibling).and_then(|chat| chat.run());
+            subagent.is_some_and(|subagent| subagent.parent == Some((chat_id, run.key())) && !subagent.detached)
         })
     }
 }

@@ -270,7 +270,7 @@ impl Host {
     fn waiting_for(&self, resource: &str) -> Vec<WaitingCall> {
         let mut waiting = Vec::new();
         for (chat_id, chat) in self.chats.iter() {
-            let Some(run) = &chat.run else {
+            let Some(run) = chat.run() else {
                 continue;
             };
             for call in chat.model.open_calls() {
@@ -284,7 +284,7 @@ impl Host {
                     waiting.push(WaitingCall {
                         chat: *chat_id,
                         session: chat.session,
-                        turn: run.key,
+                        turn: run.key(),
                         call: call.tool_call_id.clone(),
                         resource: call.auth.resource.clone(),
                         scopes: match steps_up {

@@ -22,7 +22,7 @@ use crate::time::Now;
 pub(crate) fn payers(session: &Session, author: Option<&ClientId>) -> Vec<ClientId> {
     let active = session.state.active_clients.iter();
     let active = active.map(|client| ClientId::new(&client.client_id));
-    let first = [author, session.creator.as_ref()].into_iter().flatten().cloned();
+    let first = [author, session.creator()].into_iter().flatten().cloned();
     first.chain(active).collect()
 }
 
@@ -100,7 +100,7 @@ impl Host {
         let Some(chat) = self.chats.get(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let (session_id, author) = (chat.session, chat.run.as_ref().and_then(|run| run.author.clone()));
+        let (session_id, author) = (chat.session, chat.run().and_then(|run| run.author.clone()));
         let Some(session) = self.sessions.get(&session_id) else {
             return never!("the session is in memory");
         };

@@ -117,7 +117,7 @@ impl Host {
         if let Some(session) = self.sessions.get_mut(&channel)
             && !connection.subscriptions.contains(&channel)
         {
-            session.acknowledged.remove(client);
+            session.forget_acknowledged(client);
         }
         if connection.subscriptions.len() >= max_subscriptions && !connection.subscriptions.contains(&channel) {
             let problem = format!("a connection has at most {max_subscriptions} subscriptions; unsubscribe from some");

@@ -68,11 +68,11 @@ impl Host {
     fn around(&self, channel: ChannelId) -> Option<Around> {
         let entry = self.channels.get(channel)?;
         let (created_at, modified_at) = match self.sessions.get(&channel) {
-            Some(session) => (session.created_at.clone(), session.modified_at().to_owned()),
+            Some(session) => (session.created_at().to_owned(), session.modified_at().to_owned()),
             None => {
                 let chat = self.chats.get(&channel)?;
                 let owner = self.sessions.get(&chat.session)?;
-                (owner.created_at.clone(), chat.model.head().modified_at.clone())
+                (owner.created_at().to_owned(), chat.model.head().modified_at.clone())
             }
         };
         Some(Around {

@@ -44,7 +44,7 @@ impl Host {
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
                 // The driver reopens the agent of a running turn by itself.
-                if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
+                if self.chats.get(&chat).is_some_and(|chat| chat.run().is_none()) {
                     self.open_chat(cx, chat, None);
                 }
             }

@@ -121,8 +121,8 @@ impl Host {
     /// Returns true if the author's unchanged announcement was acknowledged and the session has not changed since.
     fn is_acknowledged(&self, by: &Dispatched, session: &Session) -> bool {
         let changed = self.channels.get(by.channel).map(|entry| entry.last);
-        let acknowledged = session.acknowledged.get(&by.author.client);
-        acknowledged.is_some_and(|acknowledged| changed.is_some_and(|changed| changed <= *acknowledged))
+        let acknowledged = session.acknowledged(&by.author.client);
+        acknowledged.is_some_and(|acknowledged| changed.is_some_and(|changed| changed <= acknowledged))
     }
 
     /// Handles a repeated announcement of a client.
@@ -136,8 +136,7 @@ impl Host {
     pub(super) fn note_acknowledged(&mut self, channel: ChannelId, author: &Author) {
         let changed = self.channels.get(channel).map(|entry| entry.last);
         if let (Some(session), Some(changed)) = (self.sessions.get_mut(&channel), changed) {
-            session.acknowledged.retain(|_, acknowledged| *acknowledged >= changed);
-            session.acknowledged.insert(author.client.clone(), self.log.seq());
+            session.acknowledge(author.client.clone(), self.log.seq(), changed);
         }
     }
 

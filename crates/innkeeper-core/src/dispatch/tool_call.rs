@@ -43,7 +43,7 @@ impl Host {
             .and_then(|()| self.check_suggestion(confirmed.user_suggestion.as_mut()));
         match check {
             Ok(()) => {
-                let offered = chat.run.as_ref();
+                let offered = chat.run();
                 let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
                 check_decision(call, offered, confirmed, &by.author)
             }
@@ -59,7 +59,7 @@ impl Host {
         confirmed: ChatToolCallConfirmedAction,
     ) {
         let chat_id = by.channel;
-        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key()) else {
             return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
@@ -100,7 +100,7 @@ impl Host {
         complete: ChatToolCallCompleteAction,
     ) {
         let chat_id = by.channel;
-        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key()) else {
             return never!("a chat with an open call has a run");
         };
         let call = complete.tool_call_id.clone();
@@ -145,7 +145,7 @@ impl Host {
         confirmed: ChatToolCallResultConfirmedAction,
     ) {
         let chat_id = by.channel;
-        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key()) else {
             return never!("a chat with an open call has a run");
         };
         let call = confirmed.tool_call_id.clone();
@@ -181,7 +181,7 @@ impl Host {
 
     /// Fails a call whose owner reports that it does not know the tool (TOOL-20).
     pub(super) fn fail_unknown_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String) {
-        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key()) else {
             return never!("a chat with an open call has a run");
         };
         let result = ToolResult::failed(

@@ -40,7 +40,7 @@ impl Host {
         chat: &Chat,
         cancelled: ChatTurnCancelledAction,
     ) -> Verdict {
-        match (&chat.model.head().active_turn, &chat.run) {
+        match (&chat.model.head().active_turn, chat.run()) {
             (Some(turn), Some(run)) if turn.id == cancelled.turn_id => {
                 // TURN-05: durations are measured here; a client's may be anything.
                 let duration = elapsed(cx.now.mono_ms, run.started_ms);
@@ -112,7 +112,7 @@ impl Host {
         let Some(session) = self.sessions.get(&chat.session) else {
             return never!("the session is in memory");
         };
-        if millis(&started.started_at) < millis(&session.created_at) {
+        if millis(&started.started_at) < millis(session.created_at()) {
             started.started_at = session.next_start(cx.now);
         }
     }

@@ -139,12 +139,8 @@ impl Host {
         let Some(chat) = self.chats.get_mut(&chat_id) else {
             return never!("the chat is in memory");
         };
-        let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
-            // The turn ended because it had no room for another part.
-            return;
-        };
-        if chat.model.append_at(part.index, content, part.reasoning) {
-            let frame = part.head.encode(content, self.log.next_seq());
+        if let Some(head) = chat.append(content) {
+            let frame = head.encode(content, self.log.next_seq());
             self.publish_frame(cx, chat_id, frame, None);
         }
     }

@@ -78,7 +78,7 @@ impl Host {
             }
         } else if let Some(session) = self.sessions.get(&channel) {
             self.touched.sessions.insert(channel);
-            if session.is_draft && is_content_of_session(session, action) {
+            if session.is_draft() && is_content_of_session(session, action) {
                 self.touched.content.insert(channel);
             }
             if self.config.serves_mcp && may_change_servers(action) {

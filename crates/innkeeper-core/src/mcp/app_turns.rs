@@ -69,11 +69,11 @@ impl Host {
         let chat_id = default.and_then(|uri| self.channels.find(uri));
         let chat = chat_id.and_then(|id| Some((id, self.chats.get(&id)?)));
         let (chat_id, chat) = chat.ok_or("the session has no chat to ask users in")?;
-        if let Some(run) = &chat.run {
+        if let Some(run) = chat.run() {
             return match run.held {
                 None => Ok(Turn::Runs {
                     chat: chat_id,
-                    turn: run.key,
+                    turn: run.key(),
                 }),
                 Some(_) => Err("a turn of the session is about to start; ask again when it runs"),
             };

@@ -126,7 +126,7 @@ impl Host {
             let Some(chat) = self.chats.get(&chat_id) else {
                 continue;
             };
-            let Some(turn) = chat.run.as_ref().map(|run| run.key) else {
+            let Some(turn) = chat.run().map(|run| run.key()) else {
                 continue;
             };
             let is_waiting = |call: &&ToolCallState| {

@@ -53,7 +53,7 @@ impl Host {
         let is_free = awaited(session).is_empty() || !self.runs_servers();
         let now = cx.now.mono_ms;
         let due = |chat: &&ChannelId| {
-            let run = self.chats.get(chat).and_then(|chat| chat.run.as_ref());
+            let run = self.chats.get(chat).and_then(|chat| chat.run());
             run.and_then(|run| run.held)
                 .is_some_and(|held| is_free || held.until_ms <= now)
         };
@@ -73,7 +73,7 @@ impl Host {
         };
         // Its agent's time starts here.
         run.last_event_ms = cx.now.mono_ms;
-        let turn = run.key;
+        let turn = run.key();
         let author: Option<ClientId> = run.author.clone();
         if let Some(start) = self.turn_start(cx, chat_id, held.resume, author.as_ref()) {
             cx.emit(AgentCommand::StartTurn {

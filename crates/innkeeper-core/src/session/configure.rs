@@ -362,7 +362,7 @@ impl Host {
         let mut running: Vec<ChannelId> = Vec::new();
         for (id, chat) in self.chats.iter_mut() {
             chat.is_watched = false;
-            if chat.run.is_some() {
+            if chat.run().is_some() {
                 running.push(*id);
             }
         }

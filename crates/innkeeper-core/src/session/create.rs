@@ -327,12 +327,12 @@ impl Host {
 
     /// Ends everything that runs in a chat and forgets it. Its persisted rows stay.
     pub(crate) fn close_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
-        if let Some(chat) = self.chats.remove(&chat_id)
-            && let Some(run) = chat.run.filter(|run| run.held.is_none())
+        if let Some(mut chat) = self.chats.remove(&chat_id)
+            && let Some(run) = chat.take_run().filter(|run| run.held.is_none())
         {
             cx.emit(AgentCommand::CancelTurn {
                 chat: chat_id,
-                turn: run.key,
+                turn: run.key(),
             });
         }
         cx.emit(AgentCommand::CloseChat { chat: chat_id });

@@ -222,7 +222,7 @@ impl Host {
 
     fn has_running_turn(&self, session: &Session) -> bool {
         let mut chats = session.chats.iter().filter_map(|chat| self.chats.get(chat));
-        chats.any(|chat| chat.run.is_some())
+        chats.any(|chat| chat.run().is_some())
     }
 
     /// Updates the chats after a session lost a directory: a chat's directories are a subset of the session's

@@ -37,9 +37,8 @@ impl Host {
                 continue;
             };
             // An unused draft is deleted instead.
-            if is_used || (session.is_draft && !self.storage.mode().is_observer()) {
-                session.used_ms = now;
-            } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
+            let is_used = is_used || (session.is_draft() && !self.storage.mode().is_observer());
+            if session.idle_ms(is_used, now) >= self.config.idle_session_ms && !is_used {
                 idle.push(id);
             }
         }
@@ -56,7 +55,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
-        session.summary_due
+        session.is_summary_due()
             || self.has_listeners(session_id)
             || !self.is_at_rest(session)
             || self.parts.are_busy_in(session_id)

@@ -140,8 +140,8 @@ impl Host {
         for row in rows {
             let live = self.channels.find(&row.uri).and_then(|id| self.sessions.get(&id));
             let line = match live {
-                Some(session) if session.is_draft || is_shown(session.order_ms, &session.uri) => None,
-                Some(session) => line(session.order_ms, session.summary(), version),
+                Some(session) if session.is_draft() || is_shown(session.order_ms(), &session.uri) => None,
+                Some(session) => line(session.order_ms(), session.summary(), version),
                 None if removed.contains(&row.uri) => None,
                 None => stored_line(row, version),
             };
@@ -162,9 +162,9 @@ impl Host {
             .sessions
             .values()
             .filter(|session| {
-                !session.is_draft && is_before(session.order_ms, &session.uri) && !known.contains(&*session.uri)
+                !session.is_draft() && is_before(session.order_ms(), &session.uri) && !known.contains(&*session.uri)
             })
-            .filter_map(|session| line(session.order_ms, session.summary(), version))
+            .filter_map(|session| line(session.order_ms(), session.summary(), version))
             .collect();
         lines.extend(new);
     }

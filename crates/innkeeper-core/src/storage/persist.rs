@@ -177,7 +177,7 @@ impl Host {
         };
         let document = SessionDocument {
             version: document::VERSION,
-            created_at: session.created_at.clone(),
+            created_at: session.created_at().to_owned(),
             created_seq: entry.created.0,
             titled_by: session.titled_by,
             settings: Arc::clone(&session.settings),
@@ -187,15 +187,15 @@ impl Host {
             annotations: self.parts.annotations.document(session_id, &self.channels),
             edits: session.edits.clone(),
             reviews: session.reviews.clone(),
-            is_draft: session.is_draft,
+            is_draft: session.is_draft(),
             imported: false,
         };
         let record = SessionRecord {
             seq: entry.last,
             is_new,
-            is_draft: session.is_draft,
+            is_draft: session.is_draft(),
             // The next run of the host has to know of every draft, to delete those that stay unused.
-            at_rest: self.is_at_rest(session) && !session.is_draft,
+            at_rest: self.is_at_rest(session) && !session.is_draft(),
             summary: summary_record(session),
             document: Document::new(move || document::write(&document)),
         };
@@ -416,7 +416,7 @@ impl Host {
             && session.state.active_clients.is_empty()
             && session.chats.iter().filter_map(|id| self.chats.get(id)).all(|chat| {
                 let head = chat.model.head();
-                chat.run.is_none()
+                chat.run().is_none()
                     && head.active_turn.is_none()
                     && head.background_work.as_ref().is_none_or(Vec::is_empty)
             })
@@ -435,8 +435,8 @@ fn summary_record(session: &Session) -> SummaryRecord {
     let summary = session.summary();
     SummaryRecord {
         uri: Arc::clone(&session.uri),
-        created_ms: millis(&session.created_at),
-        modified_ms: session.order_ms,
+        created_ms: millis(session.created_at()),
+        modified_ms: session.order_ms(),
         is_archived: session.is_archived(),
         summary: Document::new(move || document::write(&summary)),
     }

@@ -58,7 +58,7 @@ impl Host {
             Arc::make_mut(&mut session.state).activity = shown.activity;
         }
         // Until something changes, lists show the same as before.
-        session.announced = (!session.is_draft).then(|| session.summary());
+        session.set_announced();
         // An agent that cannot resume from the history alone is not the one that failed any more.
         let resumes = self.agent_of(&session).is_some_and(|agent| agent.resumes_turns);
         for chat in &session.chats {
@@ -213,7 +213,7 @@ impl Host {
             return never!("the chat is in memory");
         };
         // Only an active turn without a run was interrupted.
-        let (None, Some(turn)) = (&chat.run, &chat.model.head().active_turn) else {
+        let (None, Some(turn)) = (chat.run(), &chat.model.head().active_turn) else {
             return;
         };
         // A call that waited for a user did not start; a client's tool ran elsewhere, and its client knows.

@@ -4,7 +4,7 @@
 //! dialect of a connection is negotiated in its handshake and holds for the whole connection (NEG-07). Everything that
 //! goes to one connection passes through it after it was encoded for all:
 //!
-//! - published actions: [`Dialect::frame`] picks their form, and the connection's writer translates it if its bytes
+//! - published actions: [`Dialect::frames`] picks their form, and the connection's writer translates it if its bytes
 //!   mean something else in the client's version ([`ActionFrame::same`]);
 //! - replayed actions: [`Dialect::replay`];
 //! - snapshots: [`Dialect::snapshot`];
@@ -17,6 +17,7 @@
 pub(crate) mod extension;
 pub(crate) mod mcp_apps;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ahp_types::state::SessionSummary;
@@ -65,6 +66,12 @@ pub struct Dialect {
 }
 
 impl Dialect {
+    /// The dialect in which nothing is left out or translated: that of state, journal and replay window.
+    pub const COMPLETE: Self = Self {
+        version: Version::NEWEST,
+        mcp_apps: true,
+    };
+
     /// The dialect of a client that negotiated this version in an earlier run of the host.
     pub(crate) fn restored(protocol: &str, mcp_apps: bool) -> Option<Self> {
         let version = stored_version(protocol)?;
@@ -75,6 +82,14 @@ impl Dialect {
     /// continue it.
     pub(crate) fn has_state_of(self, other: Self) -> bool {
         self == other
+    }
+
+    /// The forms of published actions that the client gets: as a rule the actions themselves.
+    pub fn frames(self, frames: &[Arc<ActionFrame>]) -> Cow<'_, [Arc<ActionFrame>]> {
+        if self.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
+            return Cow::Borrowed(frames);
+        }
+        frames.iter().map(|frame| Arc::clone(self.frame(frame))).collect()
     }
 
     /// The form of a published action that the client gets.
@@ -117,8 +132,7 @@ impl Dialect {
 
     /// The form of a snapshot that the client gets.
     pub(crate) fn snapshot(self, client: &ClientId, mut snapshot: Snapshot) -> Snapshot {
-        snapshot.hides_apps = !self.mcp_apps;
-        snapshot.version = self.version;
+        snapshot.dialect = self;
         if let Some(around) = &mut snapshot.around {
             around.own_client_id = client.as_str().to_owned();
         }

@@ -19,7 +19,7 @@ pub use crate::chat::history::History;
 use crate::core::PartState;
 use crate::ids::Seq;
 use crate::protocol::answer_numbers;
-use crate::protocol::dialect::Version;
+use crate::protocol::dialect::{Dialect, Version};
 use crate::protocol::dialect::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
 use crate::protocol::dialect::mcp_apps::{WithoutApps, strip_apps};
 use crate::protocol::frame::{ActionFrame, begin_result};
@@ -39,10 +39,8 @@ pub struct Snapshot {
     pub from_seq: Seq,
     /// The state.
     pub state: State,
-    /// Whether it is for a client without MCP Apps (MCP-14).
-    pub hides_apps: bool,
-    /// The version of the protocol that its reader speaks.
-    pub version: Version,
+    /// Its reader's dialect.
+    pub dialect: Dialect,
     /// Facts about a session that its state has in older versions only.
     pub around: Option<Box<Around>>,
 }
@@ -134,14 +132,13 @@ impl<T, X> Deref for Configured<T, X> {
 }
 
 impl Snapshot {
-    /// A snapshot for a client that speaks the newest version and shows MCP Apps.
+    /// A snapshot with everything in it.
     pub fn new(resource: Arc<str>, from_seq: Seq, state: State) -> Self {
         Self {
             resource,
             from_seq,
             state,
-            hides_apps: false,
-            version: Version::NEWEST,
+            dialect: Dialect::COMPLETE,
             around: None,
         }
     }
@@ -165,12 +162,12 @@ impl Snapshot {
         let (State::Session(session) | State::SessionWithChat(session, _)) = &self.state else {
             return None;
         };
-        object_of::<serde_json::Error>(&VisibleSession(session, self.hides_apps)).ok()
+        object_of::<serde_json::Error>(&VisibleSession(session, self.dialect)).ok()
     }
 
     /// The same as a client without MCP Apps sees it, for comparisons in tests.
     pub fn without_apps(mut self) -> Self {
-        self.hides_apps = true;
+        self.dialect.mcp_apps = false;
         if let State::Session(session) = &mut self.state
             && let Some(list) = &mut Arc::make_mut(&mut session.state).customizations
         {
@@ -200,8 +197,8 @@ impl Serialize for Snapshot {
         let mut out = serializer.serialize_struct("Snapshot", 3)?;
         out.serialize_field("resource", &*self.resource)?;
         match &self.state {
-            _ if self.version.is_translated() => out.serialize_field("state", &Translated(self))?,
-            State::Session(session) => out.serialize_field("state", &VisibleSession(session, self.hides_apps))?,
+            _ if self.dialect.version.is_translated() => out.serialize_field("state", &Translated(self))?,
+            State::Session(session) => out.serialize_field("state", &VisibleSession(session, self.dialect))?,
             state => out.serialize_field("state", state)?,
         }
         out.serialize_field("fromSeq", &self.from_seq.0)?;
@@ -213,13 +210,13 @@ impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Root(root) => serialize_root(root, serializer),
-            Self::Session(session) => VisibleSession(session, false).serialize(serializer),
+            Self::Session(session) => VisibleSession(session, Dialect::COMPLETE).serialize(serializer),
             Self::Chat(head, history, window) => {
                 let turns = history.shown_from(window.skipped);
                 serialize_chat(head, &turns, cursor(history, window.skipped), serializer)
             }
             // It has no form of its own in the newest version.
-            Self::SessionWithChat(session, _) => VisibleSession(session, false).serialize(serializer),
+            Self::SessionWithChat(session, _) => VisibleSession(session, Dialect::COMPLETE).serialize(serializer),
             Self::Part(state) => state.serialize(serializer),
         }
     }
@@ -233,12 +230,11 @@ impl Serialize for Translated<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Snapshot {
             state,
-            hides_apps,
-            version,
+            dialect,
             around,
             ..
         } = self.0;
-        let to = *version;
+        let to = dialect.version;
         let nothing = Around::default();
         let around = around.as_deref().unwrap_or(&nothing);
         match state {
@@ -248,7 +244,7 @@ impl Serialize for Translated<'_> {
                 root.serialize(serializer)
             }
             State::Session(session) => {
-                let mut session = object_of(&VisibleSession(session, *hides_apps))?;
+                let mut session = object_of(&VisibleSession(session, *dialect))?;
                 older::session(to, &mut session, around);
                 session.serialize(serializer)
             }
@@ -258,7 +254,7 @@ impl Serialize for Translated<'_> {
                 serialize_with_turns(&chat, Some((history, *window)), to, serializer)
             }
             State::SessionWithChat(session, chat) => {
-                let mut session = object_of(&VisibleSession(session, *hides_apps))?;
+                let mut session = object_of(&VisibleSession(session, *dialect))?;
                 let head = match chat {
                     Some(chat) => head_of(&chat.head, &chat.history, chat.window)?,
                     None => Map::new(),
@@ -323,7 +319,7 @@ fn serialize_with_turns<S: Serializer>(
 #[derive(Debug)]
 pub struct Before {
     state: State,
-    hides_apps: bool,
+    dialect: Dialect,
     json: OnceLock<Value>,
 }
 
@@ -331,24 +327,23 @@ impl Before {
     pub(crate) fn new(state: State) -> Self {
         Self {
             state,
-            hides_apps: false,
+            dialect: Dialect::COMPLETE,
             json: OnceLock::new(),
         }
     }
 
     /// The same for clients without MCP Apps.
     pub(crate) fn without_apps(&self) -> Self {
-        Self {
-            hides_apps: true,
-            ..Self::new(self.state.clone())
-        }
+        let mut before = Self::new(self.state.clone());
+        before.dialect.mcp_apps = false;
+        before
     }
 
     /// The state in JSON of the newest version. A chat has its latest completed turns only.
     pub fn value(&self) -> &Value {
         self.json.get_or_init(|| {
             let json = match &self.state {
-                State::Session(session) => serde_json::to_value(VisibleSession(session, self.hides_apps)),
+                State::Session(session) => serde_json::to_value(VisibleSession(session, self.dialect)),
                 state => serde_json::to_value(state),
             };
             json.unwrap_or_default()
@@ -377,7 +372,7 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serial
 }
 
 /// A session, and whether what belongs to MCP Apps is left out.
-struct VisibleSession<'a>(&'a Configured<SessionState, OptIns>, bool);
+struct VisibleSession<'a>(&'a Configured<SessionState, OptIns>, Dialect);
 
 impl Serialize for VisibleSession<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -388,7 +383,7 @@ impl Serialize for VisibleSession<'_> {
 /// Writes a session likewise.
 fn serialize_session<S: Serializer>(
     session: &Configured<SessionState, OptIns>,
-    hides_apps: bool,
+    dialect: Dialect,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let SessionState {
@@ -432,7 +427,7 @@ fn serialize_session<S: Serializer>(
     optional(&mut out, "defaultChat", default_chat)?;
     optional(&mut out, "config", &config)?;
     match customizations {
-        Some(list) if hides_apps => out.serialize_entry("customizations", &WithoutApps(list))?,
+        Some(list) if !dialect.mcp_apps => out.serialize_entry("customizations", &WithoutApps(list))?,
         customizations => optional(&mut out, "customizations", customizations)?,
     }
     optional(&mut out, "changesets", changesets)?;

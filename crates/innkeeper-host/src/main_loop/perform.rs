@@ -1,7 +1,6 @@
 //! Performs the effects of the core, in order. Each effect is performed by the part of the host that owns the state for
 //! it: connections, agents or services.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use innkeeper_core::{ActionFrame, ChannelId, Effect, Publication, Subscriber};
@@ -90,7 +89,7 @@ impl HostTask {
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
             if let Some(outbox) = self.net.outbox(subscriber.conn)
-                && let Some(backlog) = outbox.push_actions(&shown(&run.frames, subscriber), subscriber.max_latency_ms)
+                && let Some(backlog) = outbox.push_actions(&subscriber.dialect.frames(&run.frames), subscriber.max_latency_ms)
             {
                 least_behind = least_behind.min(backlog);
             }
@@ -103,17 +102,6 @@ impl HostTask {
             self.agents.hold(chat, to);
         }
     }
-}
-
-/// Returns the actions as a subscriber gets them: as a rule unchanged (MCP-14).
-fn shown<'a>(frames: &'a [Arc<ActionFrame>], subscriber: &Subscriber) -> Cow<'a, [Arc<ActionFrame>]> {
-    if subscriber.dialect.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
-        return Cow::Borrowed(frames);
-    }
-    frames
-        .iter()
-        .map(|frame| Arc::clone(frame.shown_to(subscriber)))
-        .collect()
 }
 
 /// Consecutive actions with the same audience.

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits::Limits;
 use crate::main_loop::Message;
+use crate::main_loop::message::ConnectionMessage;
 use crate::net::dialect::Edge;
 use crate::net::outbox::Outbox;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
@@ -109,13 +110,13 @@ impl HostHandle {
         params: Map<String, Value>,
     ) -> Result<Value, ClientRequestError> {
         let (reply, answer) = oneshot::channel();
-        let ask = Message::RequestClient {
+        let ask = ConnectionMessage::RequestClient {
             client: client.clone(),
             method,
             params,
             reply,
         };
-        if self.inbox.send(ask).await.is_err() {
+        if self.inbox.send(ask.into()).await.is_err() {
             return Err(ClientRequestError::Disconnected);
         }
         match tokio::time::timeout(self.limits.reverse_request_time, answer).await {
@@ -156,7 +157,8 @@ impl HostHandle {
 
     pub(crate) async fn attach(&self, principal: Principal) -> Option<(ConnId, Arc<Outbox>, Arc<Edge>)> {
         let (reply, attached) = oneshot::channel();
-        self.inbox.send(Message::Attach { principal, reply }).await.ok()?;
+        let attach = ConnectionMessage::Attach { principal, reply };
+        self.inbox.send(attach.into()).await.ok()?;
         attached.await.ok()
     }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::agent::runtime::driver::ChatLink;
 use crate::agent::runtime::event_queue::Offer;
-use crate::main_loop::Message;
+use crate::main_loop::message::TerminalMessage;
 use crate::services::customizations::TurnCustomizations;
 use crate::services::mcp::{Mcp, McpCall, McpTool};
 use crate::services::terminals::{AgentTerminal, TerminalCommandLine};
@@ -161,13 +161,13 @@ impl EventSink {
         command: TerminalCommandLine,
     ) -> Result<AgentTerminal, AgentError> {
         let (reply, answer) = oneshot::channel();
-        let start = Message::AgentCommand {
+        let start = TerminalMessage::AgentCommand {
             chat: self.link.queue.chat(),
             call: call.to_owned(),
             command: Box::new(command),
             reply,
         };
-        if self.link.inbox().send(start).await.is_err() {
+        if self.link.inbox().send(start.into()).await.is_err() {
             return Err(AgentError::Cancelled);
         }
         let failed = |reason: String| AgentError::failed("noTerminal", reason);

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::Message;
+use super::message::SessionMessage;
 use super::connections::Connections;
 use super::handles::LoopHandles;
 use crate::agent::Agent;
@@ -108,7 +108,7 @@ impl Agents {
                 }
             }
             // With the next messages, so that the answer is as new as everything that has happened by then.
-            AgentCommand::ListTools { session, provider } => handles.send(Message::ListTools { session, provider }),
+            AgentCommand::ListTools { session, provider } => handles.send(SessionMessage::ListTools { session, provider }.into()),
             AgentCommand::ResolveAppRequest { request, outcome } => {
                 self.resolve_app_request(handles.tasks(), &request, outcome);
             }

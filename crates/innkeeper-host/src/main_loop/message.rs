@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use innkeeper_core::repository::RepositoryState;
-use innkeeper_core::terminal::PtyId;
+use innkeeper_core::terminal::{PtyId, TerminalEvent};
 use innkeeper_core::{
     AgentProfile, ChannelId, ClientId, Command, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
     Version,
@@ -27,8 +27,6 @@ use crate::services::terminals::{AgentTerminal, TerminalCommandLine};
 pub(crate) enum Message {
     /// Something for the core.
     Core(Input),
-    /// The agent of a session is to say which tools it offers there.
-    ListTools { session: ChannelId, provider: String },
     /// Enough was logged to take it, or long enough ago.
     Logs { taken: oneshot::Sender<()> },
     /// An agent produced something.
@@ -40,6 +38,37 @@ pub(crate) enum Message {
         command: Command,
         ticket: RequestTicket,
     },
+    /// Something about a connection or its client.
+    Connection(ConnectionMessage),
+    /// Something about a session.
+    Session(SessionMessage),
+    /// Something about a terminal.
+    Terminal(TerminalMessage),
+    /// An agent puts a system prompt together.
+    Render {
+        chat: ChannelId,
+        turn: Option<TurnKey>,
+        sections: Vec<String>,
+        reply: oneshot::Sender<PromptPlan>,
+    },
+    /// A watch was set up, or could not be.
+    WatchOpened(Box<WatchOpened>),
+    /// Agents describe themselves differently.
+    AgentsChanged {
+        profiles: Vec<AgentProfile>,
+        done: oneshot::Sender<()>,
+    },
+    /// The journal took a session in, or did not, for a core that may have been replaced since.
+    Imported { generation: u64, input: Input },
+    /// These deleted sessions were removed for good.
+    Purged(Vec<String>),
+    /// Stop in order.
+    ShutDown { done: oneshot::Sender<()> },
+}
+
+/// Everything that can happen to a connection or its client.
+#[derive(Debug)]
+pub(crate) enum ConnectionMessage {
     /// A transport was accepted.
     Attach {
         principal: Principal,
@@ -58,13 +87,6 @@ pub(crate) enum Message {
         method: ReverseMethod,
         params: Map<String, Value>,
         reply: oneshot::Sender<Result<Value, ClientRequestError>>,
-    },
-    /// An agent puts a system prompt together.
-    Render {
-        chat: ChannelId,
-        turn: Option<TurnKey>,
-        sections: Vec<String>,
-        reply: oneshot::Sender<PromptPlan>,
     },
     /// A connected client rewrites sections of the system prompt.
     Transform {
@@ -91,30 +113,13 @@ pub(crate) enum Message {
         id: RequestId,
         object: Vec<u8>,
     },
-    /// A watch was set up, or could not be.
-    WatchOpened(Box<WatchOpened>),
-    /// A program was started in a terminal, or could not be.
-    TerminalOpened(Box<TerminalOpened>),
-    /// A terminal reports output, and waits until it is published.
-    TerminalOutput {
-        pty: PtyId,
-        input: Input,
-        published: oneshot::Sender<()>,
-    },
-    /// An agent runs a command for a tool call.
-    AgentCommand {
-        chat: ChannelId,
-        call: String,
-        command: Box<TerminalCommandLine>,
-        reply: oneshot::Sender<Result<AgentTerminal, String>>,
-    },
-    /// An agent ends its command.
-    KillTerminal { pty: PtyId },
-    /// Agents describe themselves differently.
-    AgentsChanged {
-        profiles: Vec<AgentProfile>,
-        done: oneshot::Sender<()>,
-    },
+}
+
+/// Everything that services and agents find out about a session.
+#[derive(Debug)]
+pub(crate) enum SessionMessage {
+    /// The agent of a session is to say which tools it offers there.
+    ListTools { session: ChannelId, provider: String },
     /// A discovery of a session's customizations has finished.
     CustomizationsReported {
         session: ChannelId,
@@ -127,12 +132,46 @@ pub(crate) enum Message {
         number: u64,
         state: Option<Box<RepositoryState>>,
     },
-    /// The journal took a session in, or did not, for a core that may have been replaced since.
-    Imported { generation: u64, input: Input },
-    /// These deleted sessions were removed for good.
-    Purged(Vec<String>),
-    /// Stop in order.
-    ShutDown { done: oneshot::Sender<()> },
+}
+
+/// Everything that can happen to a terminal.
+#[derive(Debug)]
+pub(crate) enum TerminalMessage {
+    /// A program was started, or could not be.
+    Opened(Box<TerminalOpened>),
+    /// A terminal reports events, and waits until they are published.
+    Reported {
+        pty: PtyId,
+        events: Vec<TerminalEvent>,
+        published: oneshot::Sender<()>,
+    },
+    /// An agent runs a command for a tool call.
+    AgentCommand {
+        chat: ChannelId,
+        call: String,
+        command: Box<TerminalCommandLine>,
+        reply: oneshot::Sender<Result<AgentTerminal, String>>,
+    },
+    /// An agent ends its command.
+    Kill { pty: PtyId },
+}
+
+impl From<ConnectionMessage> for Message {
+    fn from(message: ConnectionMessage) -> Self {
+        Self::Connection(message)
+    }
+}
+
+impl From<SessionMessage> for Message {
+    fn from(message: SessionMessage) -> Self {
+        Self::Session(message)
+    }
+}
+
+impl From<TerminalMessage> for Message {
+    fn from(message: TerminalMessage) -> Self {
+        Self::Terminal(message)
+    }
 }
 
 impl Message {
@@ -140,12 +179,13 @@ impl Message {
     /// or why there is none.
     pub(crate) fn found(conn: ConnId, id: RequestId, outcome: Result<Vec<u8>, RpcError>) -> Self {
         match outcome {
-            Ok(object) => Self::Found { conn, id, object },
-            Err(error) => Self::Respond {
+            Ok(object) => ConnectionMessage::Found { conn, id, object }.into(),
+            Err(error) => ConnectionMessage::Respond {
                 conn,
                 id,
                 outcome: Err(error),
-            },
+            }
+            .into(),
         }
     }
 }

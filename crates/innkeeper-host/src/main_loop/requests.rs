@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Message;
+use super::message::ConnectionMessage;
 use super::handles::LoopHandles;
 
 /// The place of a request among the requests in flight of its connection. Dropping it frees the place.
@@ -27,7 +28,8 @@ impl OpenRequest {
     /// Answers with a result or an error. The answer is a message to the main loop; if the connection has ended by
     /// then, it is dropped.
     pub(crate) async fn respond(self, outcome: Result<Value, RpcError>) {
-        self.send(|conn, id| Message::Respond { conn, id, outcome }).await;
+        self.send(|conn, id| ConnectionMessage::Respond { conn, id, outcome }.into())
+            .await;
     }
 
     /// Answers with an encoded object without its closing brace, or with an error.

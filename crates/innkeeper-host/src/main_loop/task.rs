@@ -6,12 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ahp_types::state::Customization;
-use innkeeper_core::frame::{encode_error, encode_result};
-use innkeeper_core::repository::RepositoryState;
-use innkeeper_core::terminal::{AgentCommandStart, TerminalInput};
-use innkeeper_core::{ChannelId, ClientId, Delivery, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
-use serde_json::{Map, Value};
+use innkeeper_core::frame::encode_error;
+use innkeeper_core::{Delivery, Effect, HostCore, Input, Now, Outgoing, RpcError, error::code};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -20,15 +16,13 @@ use super::agents::Agents;
 use super::connections::Connections;
 use super::durability::Durability;
 use super::handles::LoopHandles;
+use super::message::ConnectionMessage;
 use super::recovery::REVIVE_INTERVAL;
 use super::requests::RequestTickets;
 use crate::agent::runtime::event_queue::EventQueue;
 use crate::net::close::Close;
-use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 use crate::services::Services;
-use crate::services::customizations::CustomizationSet;
 use crate::services::journal::JournalError;
-use crate::services::resources::effects::found;
 use crate::services::telemetry::effects::Logs;
 
 /// Messages handled before their consequences are performed together.
@@ -178,7 +172,7 @@ impl HostTask {
         for message in messages.by_ref() {
             // Requests from before the end of a connection still get their answers.
             let mut kept = Ok(());
-            if matches!(message, Message::Detached { .. }) {
+            if matches!(message, Message::Connection(ConnectionMessage::Detached { .. })) {
                 busy |= !effects.is_empty();
                 kept = self.submit(effects);
             }
@@ -214,29 +208,18 @@ impl HostTask {
     /// senders of other messages have their connections closed.
     fn settle(&mut self, message: Message) {
         match message {
-            Message::Detached { conn } => self.detach(conn),
+            Message::Connection(ConnectionMessage::Detached { conn }) => self.detach(conn),
             Message::ShutDown { done } => self.stopping = Some(done),
             Message::Core(_)
-            | Message::ListTools { .. }
             | Message::Logs { .. }
             | Message::Request { .. }
             | Message::Events(_)
-            | Message::Attach { .. }
-            | Message::VersionOf { .. }
-            | Message::RequestClient { .. }
+            | Message::Connection(_)
+            | Message::Session(_)
+            | Message::Terminal(_)
             | Message::Render { .. }
-            | Message::Transform { .. }
-            | Message::ClientAnswered { .. }
             | Message::AgentsChanged { .. }
-            | Message::CustomizationsReported { .. }
-            | Message::RepositorySeen { .. }
-            | Message::Found { .. }
             | Message::WatchOpened(_)
-            | Message::TerminalOpened(_)
-            | Message::TerminalOutput { .. }
-            | Message::AgentCommand { .. }
-            | Message::KillTerminal { .. }
-            | Message::Respond { .. }
             | Message::Imported { .. } => {}
             Message::Purged(sessions) => self.purged(sessions),
         }
@@ -264,7 +247,6 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
-            Message::ListTools { session, provider } => self.list_tools(now, session, provider, effects),
             Message::Logs { taken } => {
                 self.take_logs(now, effects);
                 let _ = taken.send(());
@@ -286,25 +268,6 @@ impl HostTask {
                 self.requests.hold(&self.core, new, conn, &id, ticket);
             }
             Message::Events(queue) => self.take_events(now, &queue, effects),
-            Message::Attach { principal, reply } => {
-                let (conn, outbox, edge) = self.net.add(self.handles.limits());
-                self.handle_input(now, Input::Connected { conn, principal }, effects);
-                if reply.send((conn, outbox, edge)).is_err() {
-                    self.handle_input(now, Input::Disconnected { conn }, effects);
-                    self.net.remove(conn);
-                }
-            }
-            Message::VersionOf { client, reply } => {
-                let negotiated = self.core.negotiated(&client);
-                let _ = reply.send(negotiated.map(|negotiated| negotiated.dialect.version));
-            }
-            Message::Detached { conn } => self.detach(conn),
-            Message::RequestClient {
-                client,
-                method,
-                params,
-                reply,
-            } => self.request_client(client, method, params, reply),
             Message::Render {
                 chat,
                 turn,
@@ -320,46 +283,18 @@ impl HostTask {
                 };
                 self.handle_input(now, render, effects);
             }
-            Message::Transform { conn, params, reply } => self.net.request_transform(conn, &params, reply),
-            Message::ClientAnswered { conn, id, outcome } => self.net.answered(conn, id, outcome),
-            Message::Found { conn, id, object } => self.net.push(conn, found(id, object)),
+            Message::Connection(message) => self.handle_connection(now, message, effects),
+            Message::Session(message) => self.handle_session(now, message, effects),
+            Message::Terminal(message) => {
+                let (input, after) = self.services.terminals.receive(message);
+                if let Some(input) = input {
+                    self.handle_input(now, input.into(), effects);
+                }
+                self.services.terminals.handled(after);
+            }
             Message::WatchOpened(opened) => {
                 let opened = self.services.resources.watch_opened(*opened);
                 self.handle_input(now, opened, effects);
-            }
-            Message::TerminalOpened(opened) => {
-                let (opened, is_known) = self.services.terminals.opened(*opened);
-                self.handle_input(now, opened.into(), effects);
-                let _ = is_known.send(true);
-            }
-            Message::TerminalOutput { pty, input, published } => {
-                self.handle_input(now, input, effects);
-                self.services.terminals.reported(pty, published);
-            }
-            Message::AgentCommand {
-                chat,
-                call,
-                command,
-                reply,
-            } => {
-                let (line, size) = (command.shown.clone(), command.size);
-                let number = self.services.terminals.add_command(*command, reply);
-                let start = AgentCommandStart {
-                    number,
-                    chat,
-                    call,
-                    line,
-                    size,
-                };
-                self.handle_input(now, TerminalInput::AgentCommand(start).into(), effects);
-            }
-            Message::KillTerminal { pty } => self.services.terminals.kill(pty),
-            Message::Respond { conn, id, outcome } => {
-                let message = match outcome {
-                    Ok(value) => encode_result(&id, &value),
-                    Err(error) => encode_error(Some(&id), &error),
-                };
-                self.net.push(conn, Outgoing::Text(message));
             }
             Message::AgentsChanged { profiles, done } => {
                 self.handle_input(now, Input::AgentsChanged(profiles), effects);
@@ -367,14 +302,6 @@ impl HostTask {
                     let _ = done.send(());
                 }
             }
-            Message::CustomizationsReported { session, number, set } => {
-                self.customizations_reported(now, session, number, set, effects)
-            }
-            Message::RepositorySeen {
-                directory,
-                number,
-                state,
-            } => self.repository_seen(now, &directory, number, state, effects),
             // The core was replaced: the new one found the session in the journal, and the client has reconnected.
             Message::Imported { generation, .. } if !self.services.journal.is_current(generation) => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),
@@ -384,118 +311,6 @@ impl HostTask {
                 self.take_last_logs(now, effects);
                 self.stopping = Some(done);
             }
-        }
-    }
-
-    /// Sends a request to a client, through its newest connection.
-    fn request_client(
-        &mut self,
-        client: ClientId,
-        method: ReverseMethod,
-        params: Map<String, Value>,
-        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
-    ) {
-        let primary = self.core.primary_conn(&client);
-        match primary.filter(|conn| self.net.outbox(*conn).is_some()) {
-            Some(conn) => {
-                let reply = match self.net.is_likely_to_answer(conn) {
-                    true => reply,
-                    false => self.answered_soon(reply),
-                };
-                self.net.request(conn, method, params, reply);
-            }
-            None => {
-                let _ = reply.send(Err(ClientRequestError::NotConnected(client)));
-            }
-        }
-    }
-
-    /// A reply that is given up after a short time.
-    fn answered_soon(
-        &self,
-        reply: oneshot::Sender<Result<Value, ClientRequestError>>,
-    ) -> oneshot::Sender<Result<Value, ClientRequestError>> {
-        let (soon, answer) = oneshot::channel();
-        let time = self.handles.limits().unlikely_answer_time;
-        self.handles.tasks().spawn(async move {
-            let answer = match tokio::time::timeout(time, answer).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(ClientRequestError::Disconnected),
-                Err(_) => Err(ClientRequestError::TimedOut),
-            };
-            let _ = reply.send(answer);
-        });
-        soon
-    }
-
-    /// Asks the agent of a session for the tools that it offers there, and tells the core.
-    fn list_tools(&mut self, now: Now, session: ChannelId, provider: String, effects: &mut Vec<Effect>) {
-        let services = &self.services;
-        let off = self.core.disabled_ids(session);
-        let customizations = services.customizations.now(session, off, services.mcp.of(session));
-        if let Some(tools) = self.agents.session_tools(&provider, &customizations) {
-            let listed = Input::ToolsListed {
-                session,
-                provider,
-                tools,
-            };
-            self.handle_input(now, listed, effects);
-        }
-    }
-
-    /// Tells the core what was found for a session, and stores it for agents.
-    fn customizations_reported(
-        &mut self,
-        now: Now,
-        session: ChannelId,
-        number: u64,
-        set: Arc<CustomizationSet>,
-        effects: &mut Vec<Effect>,
-    ) {
-        if !self.services.customizations.is_current(session, number) {
-            return;
-        }
-        let entries = set.entries.iter().map(|entry| Customization::clone(entry)).collect();
-        if set.is_preview {
-            let announced = Input::CustomizationsAnnounced { session, entries };
-            return self.handle_input(now, announced, effects);
-        }
-        let found = Input::CustomizationsFound {
-            session,
-            entries,
-            shadows: set.shadows.clone(),
-        };
-        self.handle_input(now, found, effects);
-        // After the core, which knows now which of them are disabled.
-        let off = self.core.disabled_ids(session);
-        let services = &mut self.services;
-        services.customizations.store(session, Arc::clone(&set), off);
-        services.mcp.redeclared(&self.handles, &set, session);
-    }
-
-    /// Tells the core about a repository, for every session in its directory.
-    fn repository_seen(
-        &mut self,
-        now: Now,
-        directory: &str,
-        number: u64,
-        state: Option<Box<RepositoryState>>,
-        effects: &mut Vec<Effect>,
-    ) {
-        for session in self.services.repositories.sessions_in(directory, number) {
-            let seen = Input::RepositorySeen {
-                session,
-                directory: directory.to_owned(),
-                state: state.clone(),
-            };
-            self.handle_input(now, seen, effects);
-        }
-    }
-
-    /// Erases sessions whose deletion can no longer be undone.
-    fn purged(&mut self, sessions: Vec<String>) {
-        for session in sessions {
-            self.services.erase_session(&self.handles, session.into());
         }
     }
 
@@ -543,7 +358,7 @@ impl HostTask {
     }
 
     /// A panic in the core is our bug, and must cost one input, not every session.
-    fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+    pub(super) fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
         // A core that failed is not asked for anything more; its connections are about to close.
         if self.is_done_for() {
             return;

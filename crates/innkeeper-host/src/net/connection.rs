@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::host::HostHandle;
 use crate::limits::Limits;
 use crate::main_loop::Message;
+use crate::main_loop::message::ConnectionMessage;
 pub use crate::net::close::Close;
 use crate::net::dialect::{self, Edge};
 use crate::net::outbox::{Next, Outbox};
@@ -77,7 +78,7 @@ pub(crate) async fn serve_until(
         outbox.close(close);
     }
     let _ = host.inbox().send(Message::Core(Input::Disconnected { conn })).await;
-    let _ = host.inbox().send(Message::Detached { conn }).await;
+    let _ = host.inbox().send(ConnectionMessage::Detached { conn }.into()).await;
     // The peer must be able to read why before the socket goes away.
     let closing = async {
         let _ = writing.await;
@@ -160,11 +161,14 @@ impl<S: Source> Reader<S> {
                     Err(error) => Err(refusal(error)),
                 };
                 self.inbox
-                    .send(Message::ClientAnswered {
-                        conn: self.conn,
-                        id,
-                        outcome,
-                    })
+                    .send(
+                        ConnectionMessage::ClientAnswered {
+                            conn: self.conn,
+                            id,
+                            outcome,
+                        }
+                        .into(),
+                    )
                     .await
                     .ok()
             }
@@ -190,7 +194,8 @@ impl<S: Source> Reader<S> {
                 if let Some(id) = dialect::reconnecting(params) {
                     let (reply, version) = oneshot::channel();
                     let client = ClientId::new(&id);
-                    self.inbox.send(Message::VersionOf { client, reply }).await.ok()?;
+                    let ask = ConnectionMessage::VersionOf { client, reply };
+                    self.inbox.send(ask.into()).await.ok()?;
                     if let Ok(Some(version)) = version.await {
                         self.edge.begin(version, &id);
                     }

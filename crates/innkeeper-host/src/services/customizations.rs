@@ -33,6 +33,7 @@ use innkeeper_core::ChannelId;
 use tokio::sync::{mpsc, watch};
 
 use crate::main_loop::Message;
+use crate::main_loop::message::SessionMessage;
 pub use crate::services::resources::client_files::{ClientEntry, ClientFiles};
 
 /// The customizations of every session of a host. The receiver is told of changes.
@@ -104,13 +105,13 @@ impl CustomizationsSink {
     /// A [preview](CustomizationSet::is_preview) is only shown, and only in a session that would show nothing
     /// otherwise (CUS-05).
     pub async fn report(&self, set: Arc<CustomizationSet>) -> bool {
-        let report = Message::CustomizationsReported {
+        let report = SessionMessage::CustomizationsReported {
             session: self.session,
             number: self.number,
             set,
         };
         match self.inbox.upgrade() {
-            Some(inbox) => inbox.send(report).await.is_ok(),
+            Some(inbox) => inbox.send(report.into()).await.is_ok(),
             None => false,
         }
     }

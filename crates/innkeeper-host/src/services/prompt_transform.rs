@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::agent::{PromptSection, RenderedPrompt, RenderedSection};
 use crate::main_loop::Message;
+use crate::main_loop::message::ConnectionMessage;
 use crate::net::reverse_requests::ClientRequestError;
 
 /// The name on the wire. Clients are asked this, and never ask it (SMT-01).
@@ -141,8 +142,8 @@ impl Renderer {
         }
         let (reply, answer) = oneshot::channel();
         let conn: ConnId = transformer.conn;
-        let ask = Message::Transform { conn, params, reply };
-        if self.inbox.send(ask).await.is_err() {
+        let ask = ConnectionMessage::Transform { conn, params, reply };
+        if self.inbox.send(ask.into()).await.is_err() {
             return Err(ClientRequestError::Disconnected.into());
         }
         let answer = answer.await.unwrap_or(Err(ClientRequestError::Disconnected))?;

@@ -9,6 +9,7 @@ pub use innkeeper_core::repository::{GitHubRepository, RepositoryChanges, Reposi
 use tokio::sync::{Notify, mpsc};
 
 use crate::main_loop::Message;
+use crate::main_loop::message::SessionMessage;
 use crate::services::customizations::Following;
 
 /// Looks at the Git repositories of working directories.
@@ -60,13 +61,13 @@ impl RepositorySink {
     /// Reports the state of the repository, or `None`. Waits while the host is busy; `false` means that the host is
     /// gone.
     pub async fn seen(&self, state: Option<RepositoryState>) -> bool {
-        let seen = Message::RepositorySeen {
+        let seen = SessionMessage::RepositorySeen {
             directory: Arc::clone(&self.directory),
             number: self.number,
             state: state.map(Box::new),
         };
         match self.inbox.upgrade() {
-            Some(inbox) => inbox.send(seen).await.is_ok(),
+            Some(inbox) => inbox.send(seen.into()).await.is_ok(),
             None => false,
         }
     }

@@ -11,11 +11,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use innkeeper_core::terminal::{PtyId, TerminalInput};
+use innkeeper_core::terminal::PtyId;
 pub use innkeeper_core::terminal::{StartedTerminal, TerminalEvent, TerminalRecord, TerminalSize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::main_loop::Message;
+use crate::main_loop::message::TerminalMessage;
 
 pub use agent_command::{AgentTerminal, CommandEnd, CommandStep, TerminalCommandLine};
 
@@ -153,15 +154,15 @@ impl TerminalSink {
             }
         }
         let (published, is_published) = oneshot::channel();
-        let output = Message::TerminalOutput {
-            input: TerminalInput::Output { pty: self.pty, events }.into(),
+        let report = TerminalMessage::Reported {
             pty: self.pty,
+            events,
             published,
         };
         let Some(inbox) = self.inbox.upgrade() else {
             return false;
         };
-        inbox.send(output).await.is_ok() && is_published.await.is_ok()
+        inbox.send(report.into()).await.is_ok() && is_published.await.is_ok()
     }
 }
 

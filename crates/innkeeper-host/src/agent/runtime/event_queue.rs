@@ -377,9 +377,7 @@ mod tests {
         let queue = Arc::new(EventQueue::new(ChannelId(1)));
         let (inbox, mut messages) = mpsc::channel(1);
         inbox
-            .try_send(Message::Detached {
-                conn: innkeeper_core::ConnId { slot: 0, generation: 0 },
-            })
+            .try_send(Message::Core(innkeeper_core::Input::Tick))
             .expect("room");
         queue.begin(TURN);
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));

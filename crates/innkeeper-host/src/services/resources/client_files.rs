@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Content, data_uri};
 use crate::main_loop::Message;
+use crate::main_loop::message::ConnectionMessage;
 use crate::net::reverse_requests::{ClientRequestError, ReverseMethod};
 
 /// The scheme of what clients publish.
@@ -91,13 +92,13 @@ async fn ask(
 ) -> Result<Value, ClientRequestError> {
     let (reply, answer) = oneshot::channel();
     let params = Map::from_iter([("uri".to_owned(), json!(uri))]);
-    let ask = Message::RequestClient {
+    let ask = ConnectionMessage::RequestClient {
         client: client.clone(),
         method,
         params,
         reply,
     };
-    if inbox.send(ask).await.is_err() {
+    if inbox.send(ask.into()).await.is_err() {
         return Err(ClientRequestError::Disconnected);
     }
     answer.await.map_err(|_| ClientRequestError::Disconnected)?

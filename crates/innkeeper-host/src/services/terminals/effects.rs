@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::terminal::{
-    PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal, TerminalInput, TerminalRecord,
+    AgentCommandStart, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal, TerminalEvent, TerminalInput,
+    TerminalRecord,
 };
 use innkeeper_core::{ChannelId, HostCore, RpcError, Subscriber, error::code};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,6 +17,7 @@ use super::{AgentTerminal, Launch, Opened, Program, Terminal, TerminalCommandLin
 use crate::main_loop::Message;
 use crate::main_loop::connections::Connections;
 use crate::main_loop::handles::LoopHandles;
+use crate::main_loop::message::TerminalMessage;
 use crate::main_loop::requests::RequestTickets;
 
 /// The longest time that a terminal waits for its fastest reader.
@@ -49,7 +51,7 @@ struct AgentCommand {
 }
 
 struct AgentHandle {
-    events: mpsc::Receiver<super::TerminalEvent>,
+    events: mpsc::Receiver<TerminalEvent>,
     requests: mpsc::UnboundedSender<CommandRequest>,
 }
 
@@ -77,6 +79,19 @@ pub(crate) struct TerminalOpened {
     is_known: watch::Sender<bool>,
     /// The command of an agent that it runs.
     command: Option<u64>,
+}
+
+/// The rest of a message, for the time after its input was handled by the core.
+pub(crate) enum AfterInput {
+    Nothing,
+    /// The core knows the terminal, so it may report.
+    LetReport(watch::Sender<bool>),
+    /// A report was published. If its process has ended, its handle is not needed any more.
+    Published {
+        pty: PtyId,
+        published: oneshot::Sender<()>,
+        has_ended: bool,
+    },
 }
 
 impl std::fmt::Debug for TerminalOpened {
@@ -163,14 +178,14 @@ impl RunningTerminals {
         self.record(handles, RecordCommand::ForgetSession(uri));
     }
 
-    pub(crate) fn kill(&self, pty: PtyId) {
+    fn kill(&self, pty: PtyId) {
         if let Some(terminal) = self.running.get(&pty) {
             terminal.kill();
         }
     }
 
     /// Takes a command of an agent and returns its number for the core.
-    pub(crate) fn add_command(
+    fn add_command(
         &mut self,
         line: TerminalCommandLine,
         reply: oneshot::Sender<Result<AgentTerminal, String>>,
@@ -248,13 +263,73 @@ impl RunningTerminals {
                 is_known,
                 command: agent_command,
             };
-            let _ = inbox.send(Message::TerminalOpened(Box::new(opened))).await;
+            let _ = inbox.send(TerminalMessage::Opened(Box::new(opened)).into()).await;
             drop(ticket);
         });
     }
 
+    /// Handles a message. Returns the input for the core, and what to do when the core has handled it.
+    pub(crate) fn receive(&mut self, message: TerminalMessage) -> (Option<TerminalInput>, AfterInput) {
+        match message {
+            TerminalMessage::Opened(opened) => {
+                let (input, is_known) = self.opened(*opened);
+                (Some(input), AfterInput::LetReport(is_known))
+            }
+            TerminalMessage::Reported { pty, events, published } => {
+                let has_ended = events.iter().any(|event| matches!(event, TerminalEvent::Exited { .. }));
+                let after = AfterInput::Published {
+                    pty,
+                    published,
+                    has_ended,
+                };
+                (Some(TerminalInput::Output { pty, events }), after)
+            }
+            TerminalMessage::AgentCommand {
+                chat,
+                call,
+                command,
+                reply,
+            } => {
+                let (line, size) = (command.shown.clone(), command.size);
+                let number = self.add_command(*command, reply);
+                let start = AgentCommandStart {
+                    number,
+                    chat,
+                    call,
+                    line,
+                    size,
+                };
+                (Some(TerminalInput::AgentCommand(start)), AfterInput::Nothing)
+            }
+            TerminalMessage::Kill { pty } => {
+                self.kill(pty);
+                (None, AfterInput::Nothing)
+            }
+        }
+    }
+
+    /// Does what follows when the core has handled the input of a message.
+    pub(crate) fn handled(&mut self, after: AfterInput) {
+        match after {
+            AfterInput::Nothing => {}
+            AfterInput::LetReport(is_known) => {
+                let _ = is_known.send(true);
+            }
+            AfterInput::Published {
+                pty,
+                published,
+                has_ended,
+            } => {
+                if has_ended {
+                    self.running.remove(&pty);
+                }
+                self.reported(pty, published);
+            }
+        }
+    }
+
     /// Takes a program that was started, and returns the input for the core and the permission to report.
-    pub(crate) fn opened(&mut self, opened: TerminalOpened) -> (TerminalInput, watch::Sender<bool>) {
+    fn opened(&mut self, opened: TerminalOpened) -> (TerminalInput, watch::Sender<bool>) {
         let TerminalOpened {
             pty,
             outcome,
@@ -274,7 +349,7 @@ impl RunningTerminals {
     }
 
     /// Notes that a report was handled. Its terminal continues when a reader has caught up.
-    pub(crate) fn reported(&mut self, pty: PtyId, published: oneshot::Sender<()>) {
+    fn reported(&mut self, pty: PtyId, published: oneshot::Sender<()>) {
         self.reported.push(Reported {
             pty,
             published,
@@ -366,7 +441,7 @@ async fn serve_agent(
         let request = requests.recv().await;
         let Some(inbox) = inbox.upgrade() else { return };
         if request != Some(CommandRequest::EndCall) {
-            let _ = inbox.send(Message::KillTerminal { pty }).await;
+            let _ = inbox.send(TerminalMessage::Kill { pty }.into()).await;
         }
         if request != Some(CommandRequest::Kill) {
             let ended = TerminalInput::CallEnded { number };

@@ -256,7 +256,7 @@ impl Host {
             .and_then(|id| self.sessions.get(id));
         let (Some(session), Some(state)) = (session, annotations.of_channel(by.channel).map(|found| &*found.state))
         else {
-            // The action belongs on another kind of channel, and is rejected.
+            // The session is gone, and the action is rejected.
             return;
         };
         let mut known = state.annotations.iter().map(|known| (&known.id, &known.origin));

@@ -1,5 +1,6 @@
 //! Storage: the records a journal persists, and how sessions leave memory and come back.
 
+mod dirty;
 pub(crate) mod evict;
 mod import;
 mod listing;
@@ -12,10 +13,10 @@ mod recover;
 
 use std::sync::Arc;
 
+use dirty::DirtySet;
 use listing::PendingLists;
 use load::PendingLoads;
 use mode::StorageMode;
-use persist::DirtySet;
 use records::TurnSource;
 
 /// Data to be persisted, and pending requests to the store.

@@ -4,7 +4,6 @@
 //! the channel is created, when a turn ends in it, when something changes that no action carries, when its log has
 //! grown long, when it is evicted, and when the host stops.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
@@ -36,16 +35,6 @@ const MAX_EARLIER: usize = 256;
 /// How long changes of clients' subscriptions are gathered.
 const CLIENTS_MS: u64 = 10;
 
-/// The channels and clients to persist at the end of the present input.
-#[derive(Debug, Default)]
-pub(crate) struct DirtySet {
-    channels: BTreeSet<ChannelId>,
-    clients: BTreeSet<ClientId>,
-    clients_due: bool,
-    /// Clients that must not see a change before it is durable.
-    replaced: BTreeSet<ClientId>,
-}
-
 impl Host {
     /// Emits a record.
     fn record(cx: &mut Cx<'_>, record: Record) {
@@ -62,7 +51,7 @@ impl Host {
     /// Keeps a channel as a whole, at the end of the present input.
     pub(crate) fn mark_dirty(&mut self, channel: ChannelId) {
         if self.storage.mode().persists() {
-            self.storage.dirty.channels.insert(channel);
+            self.storage.dirty.add(channel);
         }
     }
 
@@ -100,20 +89,16 @@ impl Host {
 
     /// Persists everything that the present input made dirty.
     pub(crate) fn persist_dirty(&mut self, cx: &mut Cx<'_>) {
-        if self.storage.dirty.channels.is_empty() && self.storage.dirty.clients.is_empty() {
-            return;
-        }
         // Sessions last: what comes after one of them may unsettle it again.
-        let channels = std::mem::take(&mut self.storage.dirty.channels);
+        let channels = self.storage.dirty.take_channels();
         let (sessions, others): (Vec<_>, Vec<_>) = channels.into_iter().partition(|id| self.sessions.contains_key(id));
         for channel in others.into_iter().chain(sessions) {
             self.persist_channel(cx, channel, false);
         }
-        if !self.storage.dirty.replaced.is_empty() {
+        if self.storage.dirty.has_replaced() {
             self.persist_clients(cx);
         }
-        if !self.storage.dirty.clients.is_empty() && !self.storage.dirty.clients_due {
-            self.storage.dirty.clients_due = true;
+        if self.storage.dirty.schedule_clients() {
             let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
             self.timers.set(at, Timer::PersistClients);
         }
@@ -122,9 +107,10 @@ impl Host {
     /// Keeps everything, because the host is going down.
     pub(crate) fn persist_all(&mut self, cx: &mut Cx<'_>) {
         if self.storage.mode().persists() {
-            let changed = self.channels.changed();
-            self.storage.dirty.channels.extend(changed);
-            self.storage.dirty.channels.extend(self.sessions.keys());
+            let changed = self.channels.changed().into_iter();
+            for channel in changed.chain(self.sessions.keys().copied()) {
+                self.storage.dirty.add(channel);
+            }
             self.persist_dirty(cx);
             self.persist_clients(cx);
             self.shut_down_parts(cx);
@@ -283,7 +269,7 @@ impl Host {
 
     /// Persists the removal of a channel.
     pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        self.storage.dirty.channels.remove(&channel);
+        self.storage.dirty.forget(channel);
         if !self.storage.mode().persists() {
             return;
         }
@@ -300,7 +286,7 @@ impl Host {
 
     /// Notes that a session was deleted in a way that can be undone.
     pub(crate) fn persist_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.storage.dirty.channels.remove(&session_id);
+        self.storage.dirty.forget(session_id);
         if let Some(entry) = self.channels.get(session_id).filter(|_| self.storage.mode().persists()) {
             let uri = Arc::clone(&entry.uri);
             let at_ms = cx.now.wall.as_millisecond();
@@ -310,7 +296,7 @@ impl Host {
 
     /// Notes that a channel is closed whose rows stay.
     pub(crate) fn discard_dirty(&mut self, channel: ChannelId) {
-        self.storage.dirty.channels.remove(&channel);
+        self.storage.dirty.forget(channel);
     }
 
     /// Persists the removal of a session that was never in memory.
@@ -323,27 +309,24 @@ impl Host {
 
     /// Notes that a client's subscriptions, or what was negotiated with it, changed.
     pub(crate) fn mark_client_dirty(&mut self, client: &ClientId) {
-        if self.storage.mode().persists() && !self.storage.dirty.clients.contains(client) {
-            self.storage.dirty.clients.insert(client.clone());
+        if self.storage.mode().persists() {
+            self.storage.dirty.add_client(client);
         }
     }
 
     /// Notes that the persisted state of a client contradicts the next message to it.
     pub(crate) fn mark_client_replaced(&mut self, client: &ClientId) {
-        self.mark_client_dirty(client);
         if self.storage.mode().persists() {
-            self.storage.dirty.replaced.insert(client.clone());
+            self.storage.dirty.replace_client(client);
         }
     }
 
     /// Keeps the clients that changed.
     pub(crate) fn persist_clients(&mut self, cx: &mut Cx<'_>) {
-        self.storage.dirty.clients_due = false;
-        let replaced = std::mem::take(&mut self.storage.dirty.replaced);
-        for id in std::mem::take(&mut self.storage.dirty.clients) {
+        for (id, is_replaced) in self.storage.dirty.take_clients() {
             let key: Arc<str> = id.as_str().into();
             let subscriptions = self.earlier_subscriptions(&id);
-            let mut replaces = replaced.contains(&id);
+            let mut replaces = is_replaced;
             if let Some(client) = self.clients.get_mut(&id) {
                 replaces |= client.persisted.len() > subscriptions.len() + MAX_EARLIER;
                 if replaces {

@@ -103,15 +103,14 @@ impl Host {
             let id = self.restore_channel(now, &chat.uri, ChannelKind::Chat, chat.created, chat.persisted_seq, log);
             parents.extend(chat.parent.map(|parent| (id, parent)));
             ids.insert(chat.uri, id);
-            let entry = Chat {
-                side_context: chat.side_context,
-                writers: chat.writers,
-                titled_by: chat.titled_by,
-                can_resume: chat.can_resume,
-                memory: chat.memory,
-                rows: (Seq(0), chat.model.turn_count()),
-                ..Chat::new(session_id, chat.model)
-            };
+            let rows = (Seq(0), chat.model.turn_count());
+            let mut entry = Chat::new(session_id, chat.model);
+            entry.side_context = chat.side_context;
+            entry.writers = chat.writers;
+            entry.titled_by = chat.titled_by;
+            entry.can_resume = chat.can_resume;
+            entry.memory = chat.memory;
+            entry.rows = rows;
             self.chats.insert(id, entry);
         }
         for (id, parent) in parents {

@@ -118,6 +118,25 @@ impl Grants {
         bound(&mut self.granted, &principal, MAX_GRANTS);
     }
 
+    /// Takes back the grants of a client below a root, or all of them, and forgets its requests for them.
+    fn revoke(&mut self, client: &ClientId, uri: Option<&str>) {
+        let stays = |grant: &Grant| grant.client != client.as_str() || uri.is_some_and(|uri| uri != grant.uri);
+        self.changed = true;
+        self.granted.retain(stays);
+        self.waiting.retain(stays);
+    }
+
+    /// Returns the valid grants of all clients, as clients see them.
+    fn granted(&self, now_ms: i64) -> Vec<Value> {
+        let granted = self.granted.iter().filter(|grant| grant.at_ms > now_ms);
+        granted.map(|grant| grant.shown("expiresAt")).collect()
+    }
+
+    /// Returns the requests of all clients, as clients see them.
+    fn requested(&self) -> Vec<Value> {
+        self.waiting.iter().map(|grant| grant.shown("requestedAt")).collect()
+    }
+
     fn ask(&mut self, asked: Grant) {
         self.waiting.retain(|known| !known.is_about(&asked));
         let principal = asked.principal.clone();
@@ -227,11 +246,7 @@ impl Host {
         let now_ms = cx.now.wall.as_millisecond();
         match command {
             GrantCommand::List => {
-                let granted = self.grants.granted.iter().filter(|grant| grant.at_ms > now_ms);
-                let granted: Vec<Value> = granted.map(|grant| grant.shown("expiresAt")).collect();
-                let asked = self.grants.waiting.iter();
-                let asked: Vec<Value> = asked.map(|grant| grant.shown("requestedAt")).collect();
-                Ok(json!({ "granted": granted, "requested": asked }))
+                Ok(json!({ "granted": self.grants.granted(now_ms), "requested": self.grants.requested() }))
             }
             GrantCommand::Allow(allow) => {
                 check_root(&allow.uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
@@ -251,11 +266,7 @@ impl Host {
                 Ok(json!({}))
             }
             GrantCommand::Revoke { client, uri } => {
-                let is_meant =
-                    |grant: &Grant| grant.client == client.as_str() && uri.as_ref().is_none_or(|uri| *uri == grant.uri);
-                self.grants.changed = true;
-                self.grants.granted.retain(|grant| !is_meant(grant));
-                self.grants.waiting.retain(|grant| !is_meant(grant));
+                self.grants.revoke(&client, uri.as_deref());
                 self.mark_dirty(ROOT);
                 self.parts.watches.recheck();
                 Ok(json!({}))
@@ -333,6 +344,23 @@ mod tests {
         grants.add(grant("a", "file:///x", 200), 0);
         assert!(grants.take_changed() && !grants.take_changed());
         assert_eq!((grants.granted.len(), grants.waiting.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_revocation_takes_back_one_root_or_all_of_a_client() {
+        let mut grants = Grants::default();
+        for (client, uri) in [("a", "file:///x"), ("a", "file:///y"), ("b", "file:///x")] {
+            grants.add(grant(client, uri, 100), 0);
+            grants.ask(grant(client, "file:///asked", 1));
+        }
+        grants.take_changed();
+        grants.revoke(&ClientId::new("a"), Some("file:///x"));
+        assert_eq!(uris(&grants, "a", 0), ["file:///y"]);
+        assert_eq!((grants.requested().len(), grants.take_changed()), (2, true));
+        grants.revoke(&ClientId::new("a"), None);
+        assert_eq!(uris(&grants, "a", 0), [""; 0]);
+        assert_eq!(uris(&grants, "b", 0), ["file:///x"]);
+        assert_eq!((grants.granted(0).len(), grants.requested().len()), (1, 1));
     }
 
     #[test]

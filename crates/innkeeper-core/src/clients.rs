@@ -179,17 +179,12 @@ mod tests {
     use super::*;
 
     fn absent() -> Client {
-        Client {
-            principal: "p".into(),
-            negotiated: Negotiated {
-                version: "1.0.0".into(),
-                dialect: Dialect::default(),
-                locale: None,
-            },
-            presence: Presence::Absent(Subscriptions::default()),
-            memberships: Default::default(),
-            persisted: Default::default(),
-        }
+        let negotiated = Negotiated {
+            version: "1.0.0".into(),
+            dialect: Dialect::default(),
+            locale: None,
+        };
+        Client::new("p".into(), negotiated, Presence::Absent(Subscriptions::default()))
     }
 
     #[test]

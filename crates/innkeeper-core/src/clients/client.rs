@@ -57,7 +57,7 @@ pub struct GracePeriod {
 #[derive(Debug)]
 pub struct Client {
     /// The principal that used the id first; it belongs to that one.
-    pub principal: Arc<str>,
+    principal: Arc<str>,
     /// The result of the latest handshake.
     pub negotiated: Negotiated,
     /// Connection state: connected, in its grace period, or absent.
@@ -65,7 +65,41 @@ pub struct Client {
     /// The sessions it is an active client of.
     pub memberships: BTreeSet<ChannelId>,
     /// The channels that its persisted document may name.
-    pub persisted: HashSet<Arc<str>>,
+    persisted: HashSet<Arc<str>>,
+}
+
+impl Client {
+    /// A client that takes part in no session.
+    pub fn new(principal: Arc<str>, negotiated: Negotiated, presence: Presence) -> Self {
+        Self {
+            principal,
+            negotiated,
+            presence,
+            memberships: BTreeSet::new(),
+            persisted: HashSet::new(),
+        }
+    }
+
+    /// Returns the principal that the id belongs to.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.principal
+    }
+
+    /// Returns true if the persisted document may name a channel.
+    pub fn may_be_persisted_with(&self, channel: &str) -> bool {
+        self.persisted.contains(channel)
+    }
+
+    /// Notes the channels that the next persisted document names; one that replaces the others forgets their channels.
+    /// Returns true if it must replace them, because they name more than `most` channels besides.
+    pub fn persist_with(&mut self, channels: HashSet<Arc<str>>, replaces: bool, most: usize) -> bool {
+        let replaces = replaces || self.persisted.len() > channels.len() + most;
+        if replaces {
+            self.persisted.clear();
+        }
+        self.persisted.extend(channels);
+        replaces
+    }
 }
 
 impl ActiveTransports {
@@ -140,6 +174,25 @@ mod tests {
 
     fn conn(slot: u32) -> ConnId {
         ConnId { slot, generation: 0 }
+    }
+
+    #[test]
+    fn a_document_that_replaces_the_others_forgets_their_channels() {
+        let negotiated = Negotiated {
+            version: "1.0.0".into(),
+            dialect: Dialect::default(),
+            locale: None,
+        };
+        let mut client = Client::new("p".into(), negotiated, Presence::Absent(Subscriptions::default()));
+        let channels = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+        assert!(!client.persist_with(channels(&["a"]), false, 1));
+        assert!(!client.persist_with(channels(&["b"]), false, 1));
+        assert!(client.may_be_persisted_with("a") && client.may_be_persisted_with("b"));
+        assert!(!client.persist_with(channels(&["c"]), false, 1), "there are two, and one more is allowed");
+        assert!(client.persist_with(channels(&["d"]), false, 1), "there are three");
+        assert!(client.may_be_persisted_with("d") && !client.may_be_persisted_with("a"));
+        assert!(client.persist_with(channels(&["e"]), true, 1));
+        assert!(!client.may_be_persisted_with("d"));
     }
 
     #[test]

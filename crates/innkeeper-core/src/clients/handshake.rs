@@ -289,7 +289,7 @@ impl Host {
         let mut replaces = false;
         let mut was_absent = false;
         match self.clients.get_mut(id) {
-            Some(client) if client.principal != *principal => {
+            Some(client) if client.principal() != principal => {
                 return Err(match negotiated {
                     Some(_) => RpcError::new(
                         code::PERMISSION_DENIED,
@@ -337,13 +337,8 @@ impl Host {
                     client: id.clone(),
                     dialect: negotiated.dialect,
                 };
-                let client = Client {
-                    principal: Arc::clone(principal),
-                    negotiated,
-                    presence: Presence::Active(ActiveTransports::one(conn)),
-                    memberships: Default::default(),
-                    persisted: Default::default(),
-                };
+                let presence = Presence::Active(ActiveTransports::one(conn));
+                let client = Client::new(Arc::clone(principal), negotiated, presence);
                 self.clients.insert(id.clone(), client);
             }
         }

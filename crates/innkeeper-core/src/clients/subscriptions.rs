@@ -134,7 +134,7 @@ impl Host {
         match self
             .clients
             .get(&client)
-            .is_some_and(|client| client.persisted.contains(&uri))
+            .is_some_and(|client| client.may_be_persisted_with(&uri))
         {
             true => self.mark_client_replaced(&client),
             false => self.mark_client_dirty(&client),

@@ -255,7 +255,7 @@ impl Host {
                     return Err(RpcError::invalid_params("clientId", problem));
                 };
                 let grant = Grant {
-                    principal: client.principal.to_string(),
+                    principal: client.principal().to_string(),
                     client: allow.client.as_str().to_owned(),
                     uri: allow.uri,
                     write: allow.write,

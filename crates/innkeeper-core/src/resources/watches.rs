@@ -258,7 +258,7 @@ impl Host {
         for owner in openers.chain(owners) {
             of_client += usize::from(owner == client);
             let known = self.clients.get(&owner);
-            of_principal += usize::from(known.is_some_and(|known| *known.principal == *principal));
+            of_principal += usize::from(known.is_some_and(|known| **known.principal() == *principal));
         }
         let most = self.config.max_watches;
         if of_client >= most {

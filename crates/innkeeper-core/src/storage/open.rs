@@ -184,18 +184,16 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
         subscriptions.insert(uri.into(), subscription);
     }
     let persisted = subscriptions.keys().cloned().collect();
-    Ok(Client {
-        principal: (&*document.principal).into(),
-        negotiated: Negotiated {
-            version: (&*document.protocol).into(),
-            dialect,
-            locale: document.locale.as_deref().map(Into::into),
-        },
-        presence: Presence::Grace(GracePeriod {
-            until_ms,
-            subscriptions,
-        }),
-        memberships: Default::default(),
-        persisted,
-    })
+    let negotiated = Negotiated {
+        version: (&*document.protocol).into(),
+        dialect,
+        locale: document.locale.as_deref().map(Into::into),
+    };
+    let presence = Presence::Grace(GracePeriod {
+        until_ms,
+        subscriptions,
+    });
+    let mut client = Client::new((&*document.principal).into(), negotiated, presence);
+    client.persist_with(persisted, true, 0);
+    Ok(client)
 }

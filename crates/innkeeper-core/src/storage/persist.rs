@@ -328,11 +328,7 @@ impl Host {
             let subscriptions = self.earlier_subscriptions(&id);
             let mut replaces = is_replaced;
             if let Some(client) = self.clients.get_mut(&id) {
-                replaces |= client.persisted.len() > subscriptions.len() + MAX_EARLIER;
-                if replaces {
-                    client.persisted.clear();
-                }
-                client.persisted.extend(subscriptions.into_keys());
+                replaces = client.persist_with(subscriptions.into_keys().collect(), is_replaced, MAX_EARLIER);
             }
             let record = match self.clients.get(&id) {
                 Some(client) => Record::Client {
@@ -382,7 +378,7 @@ impl Host {
         };
         document::write(&ClientDocument {
             version: document::VERSION,
-            principal: (&*client.principal).into(),
+            principal: (&**client.principal()).into(),
             protocol: (&*client.negotiated.version).into(),
             mcp_apps: client.negotiated.dialect.mcp_apps,
             locale: client.negotiated.locale.as_deref().map(Into::into),

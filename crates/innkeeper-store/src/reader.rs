@@ -92,7 +92,12 @@ pub(crate) fn load(conn: &Connection, uri: &str, recent: RecentTurns) -> Result<
 
 /// Returns the URIs of all sessions, also of those that lists do not show.
 pub(crate) fn session_uris(conn: &Connection) -> Result<Vec<String>, StoreError> {
-    let is_session = [ChannelKind::Session, ChannelKind::Draft, ChannelKind::Deleted, ChannelKind::Expected];
+    let is_session = [
+        ChannelKind::Session,
+        ChannelKind::Draft,
+        ChannelKind::Deleted,
+        ChannelKind::Expected,
+    ];
     let uris = conn
         .prepare_cached("SELECT uri FROM channel WHERE kind IN (?1, ?2, ?3, ?4)")?
         .query_map(is_session.map(ChannelKind::number), |row| row.get(0))?

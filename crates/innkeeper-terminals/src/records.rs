@@ -64,8 +64,8 @@ impl Records {
     /// Removes all states of a session.
     pub(crate) fn remove_session(&self, session: &str) -> io::Result<()> {
         let removed = owner(Some(session));
-        let files = self.files().into_iter().filter(|path| owner_of(path) == removed);
-        files.map(fs::remove_file).collect()
+        let mut files = self.files().into_iter().filter(|path| owner_of(path) == removed);
+        files.try_for_each(fs::remove_file)
     }
 
     /// Removes the states of sessions that are gone.

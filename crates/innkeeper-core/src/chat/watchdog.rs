@@ -89,11 +89,7 @@ impl Host {
 
     /// Whether a subagent that its turn waits for is running; the subagent has a watchdog of its own.
     fn has_subagents(&self, chat_id: ChannelId) -> bool {
-        let Some((chat, run)) = self
-            .chats
-            .get(&chat_id)
-            .and_then(|chat| Some((chat, chat.run()?)))
-        else {
+        let Some((chat, run)) = self.chats.get(&chat_id).and_then(|chat| Some((chat, chat.run()?))) else {
             return false;
         };
         let siblings = self.sessions.get(&chat.session).map(|session| session.chats.as_slice());

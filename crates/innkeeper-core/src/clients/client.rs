@@ -188,7 +188,10 @@ mod tests {
         assert!(!client.persist_with(channels(&["a"]), false, 1));
         assert!(!client.persist_with(channels(&["b"]), false, 1));
         assert!(client.may_be_persisted_with("a") && client.may_be_persisted_with("b"));
-        assert!(!client.persist_with(channels(&["c"]), false, 1), "there are two, and one more is allowed");
+        assert!(
+            !client.persist_with(channels(&["c"]), false, 1),
+            "there are two, and one more is allowed"
+        );
         assert!(client.persist_with(channels(&["d"]), false, 1), "there are three");
         assert!(client.may_be_persisted_with("d") && !client.may_be_persisted_with("a"));
         assert!(client.persist_with(channels(&["e"]), true, 1));

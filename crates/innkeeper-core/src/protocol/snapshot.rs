@@ -19,9 +19,9 @@ pub use crate::chat::history::History;
 use crate::core::PartState;
 use crate::ids::Seq;
 use crate::protocol::answer_numbers;
-use crate::protocol::dialect::{Dialect, Version};
 use crate::protocol::dialect::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
 use crate::protocol::dialect::mcp_apps::{WithoutApps, strip_apps};
+use crate::protocol::dialect::{Dialect, Version};
 use crate::protocol::frame::{ActionFrame, begin_result};
 use crate::protocol::request::RequestId;
 use crate::session::settings::InOrder;
@@ -229,10 +229,7 @@ struct Translated<'a>(&'a Snapshot);
 impl Serialize for Translated<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Snapshot {
-            state,
-            dialect,
-            around,
-            ..
+            state, dialect, around, ..
         } = self.0;
         let to = dialect.version;
         let nothing = Around::default();

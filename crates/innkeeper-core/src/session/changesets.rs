@@ -289,7 +289,10 @@ impl Host {
         for channel in self.parts.changesets.sorted(|_| true) {
             let view = self.view_of(channel);
             let open = self.parts.changesets.get(channel);
-            if view.zip(open).is_some_and(|(view, open)| !open.shows(&view.directories)) {
+            if view
+                .zip(open)
+                .is_some_and(|(view, open)| !open.shows(&view.directories))
+            {
                 self.restart_changeset(cx, channel);
             }
         }

@@ -39,7 +39,8 @@ impl Host {
             )),
             StateAction::TerminalInput(_) => check_running(terminal).and_then(|()| check_has_input(terminal)),
             StateAction::TerminalResized(resized) => {
-                let is_known = terminal.state().cols == Some(resized.cols) && terminal.state().rows == Some(resized.rows);
+                let is_known =
+                    terminal.state().cols == Some(resized.cols) && terminal.state().rows == Some(resized.rows);
                 if is_known {
                     return Verdict::Echo(action);
                 }

@@ -8,10 +8,10 @@ use ahp_types::state::{
 };
 use serde_json::Value;
 
-use super::vocabulary::{AgentCommandStart, CreateTerminal, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal};
 use super::MAX_TERMINALS;
 use super::terminals::{AskedBy, Opening, Terminal};
 use super::uri;
+use super::vocabulary::{AgentCommandStart, CreateTerminal, PtyCommand, PtyId, PtyProgram, PtySpec, StartedTerminal};
 use crate::clients::access::Scope;
 use crate::core::{Cx, Host, never};
 use crate::ids::{ChannelId, ConnId};

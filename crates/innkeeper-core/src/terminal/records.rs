@@ -80,11 +80,11 @@ impl Host {
     pub(super) fn restore_terminals(&mut self, cx: &mut Cx<'_>, listed: &[TerminalInfo]) {
         // Clients may continue the root's state from before, with this list in it.
         self.root.state_mut().terminals = Some(listed.to_vec());
-        let earlier = listed.iter().cloned().filter(|info| self.outlives_host(info));
+        let earlier = listed.iter().filter(|info| self.outlives_host(info));
         let earlier: Vec<TerminalInfo> = earlier
             .map(|info| TerminalInfo {
                 lifecycle: exited(&info.lifecycle),
-                ..info
+                ..info.clone()
             })
             .collect();
         self.parts.terminals.restore_earlier(earlier.clone());

@@ -184,7 +184,11 @@ impl Terminals {
     fn listed(&self) -> Vec<TerminalInfo> {
         let present = self.sorted(Terminal::is_listed);
         let present = present.iter().filter_map(|channel| self.by_channel.get(channel));
-        self.earlier.iter().cloned().chain(present.map(Terminal::info)).collect()
+        self.earlier
+            .iter()
+            .cloned()
+            .chain(present.map(Terminal::info))
+            .collect()
     }
 
     /// Returns how many terminals are listed, or will be when their programs have started.
@@ -397,11 +401,17 @@ mod tests {
     #[test]
     fn a_start_of_a_program_ends_once() {
         let mut terminals = Terminals::default();
-        let (one, two) = (terminals.begin_opening(opening("t:/a")), terminals.begin_opening(opening("t:/b")));
+        let (one, two) = (
+            terminals.begin_opening(opening("t:/a")),
+            terminals.begin_opening(opening("t:/b")),
+        );
         assert_ne!(one, two);
         assert!(terminals.is_opening("t:/a") && terminals.is_opening("t:/b"));
         assert_eq!(terminals.count(), 2, "they are counted before they run");
-        assert_eq!(terminals.end_opening(one).map(|opening| opening.uri).as_deref(), Some("t:/a"));
+        assert_eq!(
+            terminals.end_opening(one).map(|opening| opening.uri).as_deref(),
+            Some("t:/a")
+        );
         assert!(terminals.end_opening(one).is_none());
         assert!(!terminals.is_opening("t:/a"));
     }

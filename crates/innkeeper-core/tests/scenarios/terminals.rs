@@ -49,7 +49,9 @@ fn ask(stage: &mut Stage, conn: ConnId, id: u64, command: TerminalCommand) {
         _ => None,
     });
     if let Some(uri) = recalled {
-        stage.agent.retain(|effect| !matches!(effect, Effect::Terminals(PtyCommand::Recall { .. })));
+        stage
+            .agent
+            .retain(|effect| !matches!(effect, Effect::Terminals(PtyCommand::Recall { .. })));
         stage.handle(TerminalInput::Recalled { uri, state: None }.into());
     }
 }
@@ -111,7 +113,9 @@ fn exit(stage: &mut Stage, pty: PtyId) {
 fn listed(stage: &Stage) -> Vec<String> {
     let root = stage.state(ROOT);
     let terminals = root["terminals"].as_array().cloned().unwrap_or_default();
-    let uris = terminals.iter().map(|info| info["resource"].as_str().unwrap_or_default().to_owned());
+    let uris = terminals
+        .iter()
+        .map(|info| info["resource"].as_str().unwrap_or_default().to_owned());
     uris.collect()
 }
 
@@ -125,7 +129,8 @@ fn forgotten(stage: &Stage) -> Vec<String> {
 }
 
 fn is_closed(stage: &Stage, pty: PtyId) -> bool {
-    let closes = |effect: &Effect| matches!(effect, Effect::Terminals(PtyCommand::Close { pty: closed }) if *closed == pty);
+    let closes =
+        |effect: &Effect| matches!(effect, Effect::Terminals(PtyCommand::Close { pty: closed }) if *closed == pty);
     stage.agent.iter().any(closes)
 }
 
@@ -182,7 +187,9 @@ fn trm02_a_terminal_without_a_record_can_be_disposed_of_by_its_holder() {
 #[test]
 fn the_oldest_ended_terminal_makes_room_at_the_limit() {
     let (mut stage, conn) = restarted();
-    let ptys: Vec<PtyId> = (2..MOST).map(|number| running(&mut stage, conn, &uri(number))).collect();
+    let ptys: Vec<PtyId> = (2..MOST)
+        .map(|number| running(&mut stage, conn, &uri(number)))
+        .collect();
     assert_eq!(listed(&stage).len(), MOST);
     // Those of an earlier run come first.
     running(&mut stage, conn, &uri(MOST));
@@ -216,7 +223,12 @@ fn commands_of_agents_run_in_terminals_however_many_have_ended() {
     stage.handle(agent_command(chat));
     let pty = opening(&stage);
     start(&mut stage, pty);
-    assert!(stage.agent.iter().any(|effect| matches!(effect, Effect::Terminals(PtyCommand::Show { number: 7, .. }))));
+    assert!(
+        stage
+            .agent
+            .iter()
+            .any(|effect| matches!(effect, Effect::Terminals(PtyCommand::Show { number: 7, .. })))
+    );
     assert_eq!(forgotten(&stage), [uri(0)]);
 }
 
@@ -261,5 +273,10 @@ fn an_agent_whose_session_is_deleted_while_its_command_starts_is_refused() {
     assert!(is_closed(&stage, pty));
     let is_refused = |effect: &Effect| matches!(effect, Effect::Terminals(PtyCommand::Refuse { number: 7 }));
     assert!(stage.agent.iter().any(is_refused));
-    assert!(stage.agent.iter().any(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. }))));
+    assert!(
+        stage
+            .agent
+            .iter()
+            .any(|effect| matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. })))
+    );
 }

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::message::SessionMessage;
 use super::connections::Connections;
 use super::handles::LoopHandles;
+use super::message::SessionMessage;
 use crate::agent::Agent;
 use crate::agent::runtime::driver::{Driver, DriverDeps, RecordedTurns, TurnHistory};
 use crate::agent::runtime::event_queue::{EventQueue, LoopWaker, MissedWakes};
@@ -108,7 +108,9 @@ impl Agents {
                 }
             }
             // With the next messages, so that the answer is as new as everything that has happened by then.
-            AgentCommand::ListTools { session, provider } => handles.send(SessionMessage::ListTools { session, provider }.into()),
+            AgentCommand::ListTools { session, provider } => {
+                handles.send(SessionMessage::ListTools { session, provider }.into())
+            }
             AgentCommand::ResolveAppRequest { request, outcome } => {
                 self.resolve_app_request(handles.tasks(), &request, outcome);
             }

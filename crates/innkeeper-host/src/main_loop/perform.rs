@@ -89,7 +89,8 @@ impl HostTask {
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
             if let Some(outbox) = self.net.outbox(subscriber.conn)
-                && let Some(backlog) = outbox.push_actions(&subscriber.dialect.frames(&run.frames), subscriber.max_latency_ms)
+                && let Some(backlog) =
+                    outbox.push_actions(&subscriber.dialect.frames(&run.frames), subscriber.max_latency_ms)
             {
                 least_behind = least_behind.min(backlog);
             }

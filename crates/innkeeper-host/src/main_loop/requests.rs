@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Message;
-use super::message::ConnectionMessage;
 use super::handles::LoopHandles;
+use super::message::ConnectionMessage;
 
 /// The place of a request among the requests in flight of its connection. Dropping it frees the place.
 pub(crate) type RequestTicket = OwnedSemaphorePermit;

@@ -168,7 +168,7 @@ async fn an_idle_session_leaves_memory_and_comes_back_as_it_was() {
 }
 
 /// A host whose core fails on the first input of a kind, once it is armed.
-struct Trap(std::sync::Arc<std::sync::Mutex<Option<&'static str>>>);
+struct Trap(Arc<Mutex<Option<&'static str>>>);
 
 impl Trap {
     fn set(&self, method: &'static str) {
@@ -214,8 +214,8 @@ fn name(input: &Input) -> &'static str {
 #[tokio::test]
 async fn f23_a_failure_in_any_handler_costs_that_request_and_one_reconnect() {
     let journal = MemoryJournal::new();
-    let trap = Trap(std::sync::Arc::default());
-    let armed = std::sync::Arc::clone(&trap.0);
+    let trap = Trap(Arc::default());
+    let armed = Arc::clone(&trap.0);
     let breaking = host(&journal).break_on(move |input| {
         let mut armed = armed.lock().expect("no panic");
         let hits = armed.is_some_and(|method| method == name(input));
@@ -285,7 +285,7 @@ struct SessionFiles {
 }
 
 impl SessionFiles {
-    fn forget(&self, service: &'static str, session: &str) {
+    fn note(&self, service: &'static str, session: &str) {
         let mut forgotten = self.forgotten.lock().expect("no panic");
         forgotten.push((service, session.to_owned()));
     }
@@ -327,7 +327,7 @@ impl Terminals for SessionFiles {
     async fn forget(&self, _: &str) {}
 
     async fn forget_session(&self, session: &str) {
-        SessionFiles::forget(self, "terminals", session);
+        self.note("terminals", session);
     }
 }
 
@@ -352,7 +352,7 @@ impl Changes for SessionFiles {
     }
 
     async fn forget(&self, session: &str) {
-        SessionFiles::forget(self, "changes", session);
+        self.note("changes", session);
     }
 }
 
@@ -379,7 +379,7 @@ impl Contents for SessionFiles {
     fn close(&self, _: &str) {}
 
     async fn forget(&self, session: &str) {
-        SessionFiles::forget(self, "contents", session);
+        self.note("contents", session);
     }
 }
 
@@ -387,7 +387,10 @@ fn host_with_files(journal: &MemoryJournal, files: &SessionFiles, undo_delete_ms
     let mut limits = Limits::default();
     limits.core.undo_delete_ms = undo_delete_ms;
     let builder = host(journal).limits(limits);
-    builder.terminals(files.clone()).changes(files.clone()).contents(files.clone())
+    builder
+        .terminals(files.clone())
+        .changes(files.clone())
+        .contents(files.clone())
 }
 
 async fn dispose(client: &OfficialClient, params: Value) {

@@ -17,10 +17,13 @@ pub(crate) const CHANGES: &str = "changes";
 /// Directory in the data directory with the last states of terminals.
 pub(crate) const TERMINALS: &str = "terminals";
 
+/// Removes the files of a session from a directory.
+type Removal = fn(&Path, &str) -> io::Result<()>;
+
 /// Removes the files of a session that is gone for good, without a host. Returns the directories in which some are left,
 /// with the reason.
 pub(crate) fn remove(dir: &DataDir, session: &str) -> Vec<(PathBuf, io::Error)> {
-    let directories: [(&str, fn(&Path, &str) -> io::Result<()>); 3] = [
+    let directories: [(&str, Removal); 3] = [
         (CONTENTS, BlobStore::remove),
         (CHANGES, LocalChanges::remove),
         (TERMINALS, LocalTerminals::remove_session),

@@ -119,7 +119,9 @@ impl OfflineSessions {
     fn remove_files(&self, uri: &str) {
         for (directory, error) in files::remove(&self.data.dir, uri) {
             let directory = directory.display();
-            warn(&format!("files of the removed session are still in {directory} ({error})"));
+            warn(&format!(
+                "files of the removed session are still in {directory} ({error})"
+            ));
         }
     }
 }

@@ -81,12 +81,7 @@ impl Changesets {
 
 impl OpenChangeset {
     /// A view without files. One that awaits its turn is ready, because there is nothing to compute.
-    pub(super) fn new(
-        session: ChannelId,
-        chat: Option<ChannelId>,
-        source: ChangesetSource,
-        awaits_turn: bool,
-    ) -> Self {
+    pub(super) fn new(session: ChannelId, chat: Option<ChannelId>, source: ChangesetSource, awaits_turn: bool) -> Self {
         let status = match awaits_turn {
             true => ChangesetStatus::Ready,
             false => ChangesetStatus::Computing,
@@ -187,7 +182,10 @@ mod tests {
         assert_eq!(of(&views, SESSION), [ChannelId(4), ChannelId(9)]);
         let target = ChannelId(3);
         views.get_mut(ChannelId(9)).expect("open").move_to(target);
-        assert_eq!((of(&views, SESSION), of(&views, target)), (vec![ChannelId(4)], vec![ChannelId(9)]));
+        assert_eq!(
+            (of(&views, SESSION), of(&views, target)),
+            (vec![ChannelId(4)], vec![ChannelId(9)])
+        );
         assert!(views.remove(ChannelId(9)) && !views.remove(ChannelId(9)));
         assert_eq!(of(&views, target), []);
     }

@@ -97,7 +97,9 @@ impl Host {
     fn message_writer(&self, cx: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Option<MessageWriter> {
         let open = self.parts.changesets.get(channel)?;
         let session = self.sessions.get(&open.session())?;
-        let chat = self.chats.get(&open.chat().or_else(|| session.chats.first().copied())?)?;
+        let chat = self
+            .chats
+            .get(&open.chat().or_else(|| session.chats.first().copied())?)?;
         let author = self.conns.client(conn);
         let last = chat.model.turn_count().checked_sub(1);
         let last = last.and_then(|last| chat.model.loaded(last));

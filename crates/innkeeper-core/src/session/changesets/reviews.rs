@@ -83,7 +83,9 @@ impl Host {
             return never!("the view is open");
         };
         let ids: BTreeSet<&String> = changed.files.iter().collect();
-        let shown = ids.into_iter().filter_map(|id| Some((id.clone(), open.fingerprint(id)?)));
+        let shown = ids
+            .into_iter()
+            .filter_map(|id| Some((id.clone(), open.fingerprint(id)?)));
         let marked: Vec<(String, Option<String>)> = shown
             .map(|(id, fingerprint)| (id, changed.reviewed.then(|| fingerprint.to_owned())))
             .collect();

@@ -255,12 +255,7 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
         "file:///other"
     );
     stage.dispose(conn, SESSION);
-    let ends = |effect: &&Effect| {
-        !matches!(
-            effect,
-            Effect::Agent(AgentCommand::CloseChat { .. }) | Effect::Erase(_)
-        )
-    };
+    let ends = |effect: &&Effect| !matches!(effect, Effect::Agent(AgentCommand::CloseChat { .. }) | Effect::Erase(_));
     let last = stage.agent.iter().rev().find(ends);
     assert!(
         matches!(last, Some(Effect::Customizations(CustomizationCommand::Unfollow { session, .. })) if *session == id)

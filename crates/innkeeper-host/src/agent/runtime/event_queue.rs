@@ -376,9 +376,7 @@ mod tests {
     async fn a_missed_wake_up_is_repeated() {
         let queue = Arc::new(EventQueue::new(ChannelId(1)));
         let (inbox, mut messages) = mpsc::channel(1);
-        inbox
-            .try_send(Message::Core(innkeeper_core::Input::Tick))
-            .expect("room");
+        inbox.try_send(Message::Core(Input::Tick)).expect("room");
         queue.begin(TURN);
         assert!(matches!(queue.offer(TURN, text(1)), Offer::Wake));
         // The inbox is full, and the agent gives up waiting for it.

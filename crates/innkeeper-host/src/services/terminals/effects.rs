@@ -185,11 +185,7 @@ impl RunningTerminals {
     }
 
     /// Takes a command of an agent and returns its number for the core.
-    fn add_command(
-        &mut self,
-        line: TerminalCommandLine,
-        reply: oneshot::Sender<Result<AgentTerminal, String>>,
-    ) -> u64 {
+    fn add_command(&mut self, line: TerminalCommandLine, reply: oneshot::Sender<Result<AgentTerminal, String>>) -> u64 {
         self.next_command += 1;
         let command = AgentCommand {
             line: Some(line),

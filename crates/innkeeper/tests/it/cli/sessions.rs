@@ -325,7 +325,10 @@ fn home_with_session_files() -> (Home, String) {
     home.run(&["send", "/terminal"]).code(0);
     let uri = only_session(&home);
     host.stop().code(0);
-    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    assert_eq!(
+        (entries(&home, "terminals"), entries(&home, "changes/sessions")),
+        (1, 1)
+    );
     (home, uri)
 }
 
@@ -333,9 +336,15 @@ fn home_with_session_files() -> (Home, String) {
 fn a_deletion_for_good_without_a_host_removes_all_files_of_the_session() {
     let (home, uri) = home_with_session_files();
     home.run(&["sessions", "delete", "--yes", &uri]).code(0);
-    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    assert_eq!(
+        (entries(&home, "terminals"), entries(&home, "changes/sessions")),
+        (1, 1)
+    );
     home.run(&["sessions", "delete", "--yes", "--for-good", &uri]).code(0);
-    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (0, 0));
+    assert_eq!(
+        (entries(&home, "terminals"), entries(&home, "changes/sessions")),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -346,11 +355,14 @@ fn a_start_keeps_the_files_of_a_session_that_can_be_restored() {
     std::fs::create_dir(&records).unwrap();
     std::fs::write(&terminal, "{}").unwrap();
     let host = home.host(&[]);
-    // What no session has any more is removed, terminals last.
+    // Files of unknown sessions are removed, terminals last.
     until(|| !terminal.exists());
     assert!(!records.exists());
     host.stop().code(0);
-    assert_eq!((entries(&home, "terminals"), entries(&home, "changes/sessions")), (1, 1));
+    assert_eq!(
+        (entries(&home, "terminals"), entries(&home, "changes/sessions")),
+        (1, 1)
+    );
     home.run(&["sessions", "restore", &uri]).code(0);
     assert_eq!(only_session(&home), uri);
 }

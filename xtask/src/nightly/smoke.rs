@@ -108,6 +108,11 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         ],
         figure: Some("one_ratio"),
     },
+    // It judges, too: memory, and the share of CPU time that the client takes.
+    Benchmark {
+        arguments: &["chat", "--minutes", "2"],
+        figure: Some("cpu_cores"),
+    },
 ];
 
 /// The soak. It judges, and its verdict does not depend on how fast the machine is.

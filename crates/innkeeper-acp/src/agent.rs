@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::agent::{Directories, ModelInfo};
+use innkeeper_host::agent::{Directories, ModelInfo, ToolInfo};
+use innkeeper_host::customizations::TurnCustomizations;
+use innkeeper_host::mcp::McpTool;
 use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::watch;
@@ -14,6 +16,7 @@ use crate::chat::AcpChat;
 use crate::command::AgentCommand;
 use crate::from_agent::UsageScope;
 use crate::learned::{self, Learned, SessionOption};
+use crate::tools::ToolServer;
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -72,6 +75,7 @@ pub struct AcpAgent {
 pub(crate) struct AgentContext {
     settings: AcpSettings,
     learned: Mutex<Learned>,
+    pub(crate) tools: Option<Arc<ToolServer>>,
     changes: watch::Sender<u64>,
 }
 
@@ -131,13 +135,24 @@ impl AgentContext {
 }
 
 impl AcpAgent {
-    /// Creates the agent, and reads the facts that an earlier run of the host learned about it.
+    /// Creates the agent, and reads the facts that an earlier run of the host learned about it. It gets no tools of the
+    /// session's MCP servers and clients.
     pub fn new(settings: AcpSettings) -> Self {
+        Self::start(settings, None)
+    }
+
+    /// Creates an agent that gets the tools of the session's MCP servers and clients through a server of the host.
+    pub fn with_tools(settings: AcpSettings, tools: Arc<ToolServer>) -> Self {
+        Self::start(settings, Some(tools))
+    }
+
+    fn start(settings: AcpSettings, tools: Option<Arc<ToolServer>>) -> Self {
         let known = settings.memory_file.as_deref().and_then(Learned::read);
         Self {
             shared: Arc::new(AgentContext {
                 learned: Mutex::new(known.unwrap_or_default()),
                 settings,
+                tools,
                 changes: watch::Sender::new(0),
             }),
         }
@@ -183,6 +198,12 @@ impl Agent for AcpAgent {
             info = info.with_command(&command.name, usage, &command.description);
         }
         info
+    }
+
+    fn session_tools(&self, session: &TurnCustomizations) -> Vec<ToolInfo> {
+        // The tools of the agent itself are not known.
+        let tools = self.shared.tools.as_ref().map(|_| session.mcp().tools());
+        tools.iter().flatten().map(McpTool::info).collect()
     }
 
     async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {

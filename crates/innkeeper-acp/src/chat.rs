@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::AgentContext;
 use crate::idle::IdleSession;
 use crate::session::{ChangedOption, Restored, Session};
+use crate::tools::Offered;
 use transcript::Transcript;
 use turn::{TurnOutcome, TurnRun};
 
@@ -62,8 +63,13 @@ impl AcpChat {
         if cx.history.is_empty() && cx.memory.is_none() {
             let shared = Arc::clone(&chat.shared);
             let directories = paths(&cx.working_directories);
+            let offered = Offered {
+                customizations: cx.customizations.clone(),
+                directories: cx.working_directories.clone(),
+                ..Offered::default()
+            };
             let opening = async move {
-                let opened = Session::open(&shared, directories, None).await;
+                let opened = Session::open(&shared, directories, None, offered).await;
                 // The first turn tries again, and tells the user.
                 let (session, _) = opened
                     .inspect_err(|error| tracing::info!(agent = shared.id(), problem = error.message, "not started"))
@@ -83,12 +89,24 @@ impl AcpChat {
         {
             let is_same = directories.is_empty() || session.directories == directories;
             if is_same || !session.learned.abilities.directories {
-                return Ok(session);
+                let abilities = session.learned.abilities;
+                if session.offer(offered(turn)).await {
+                    return Ok(session);
+                }
+                // The agent fetches tools when a session opens, and does not follow changes.
+                if !session.is_used {
+                    self.applied.clear();
+                    return Ok(session.begin(&self.shared).await?);
+                }
+                if !abilities.load && !abilities.resume {
+                    return Ok(session);
+                }
             }
             // Directories are fixed for a running session.
             tokio::spawn(session.end());
         }
-        let (session, restored) = Session::open(&self.shared, directories, self.session.as_deref()).await?;
+        let earlier = self.session.as_deref();
+        let (session, restored) = Session::open(&self.shared, directories, earlier, offered(turn)).await?;
         // A restored session has forgotten the values that were set.
         self.applied.clear();
         self.untold = match restored {
@@ -294,6 +312,15 @@ fn about(cx: &ChatContext) -> Option<String> {
     let selection = selection.map(|text| format!("The user asks about this part of it:\n{text}"));
     let told: Vec<String> = conversation.into_iter().chain(selection).collect();
     (!told.is_empty()).then(|| told.join("\n\n"))
+}
+
+/// Returns everything that a turn offers its agent.
+fn offered(turn: &TurnInput) -> Offered {
+    Offered {
+        customizations: turn.customizations.clone(),
+        clients: turn.client_tools.clone(),
+        directories: turn.working_directories.clone(),
+    }
 }
 
 /// Returns the paths of working directories.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::agent::AcpAgent;
 use crate::learned::Learned;
 use crate::session::Session;
+use crate::tools::Offered;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +20,7 @@ pub struct CheckReport {
 ///
 /// With a message for users that says what is wrong and what to do.
 pub async fn check(agent: &AcpAgent, directory: PathBuf) -> Result<CheckReport, String> {
-    let opened = Session::open(agent.shared(), vec![directory], None).await;
+    let opened = Session::open(agent.shared(), vec![directory], None, Offered::default()).await;
     let (session, _) = opened.map_err(|error| error.message)?;
     session.end().await;
     Ok(CheckReport {

@@ -72,6 +72,7 @@ async fn wait(mut session: Session, mut taken: oneshot::Receiver<()>, idle: Dura
                 // An agent that ended is started again with the next turn.
                 handled.ok()?;
             }
+            call = Session::next_call(&mut session.tools) => call.refuse("no turn is running"),
             () = tokio::time::sleep_until(cancelled_until), if is_busy => break,
             () = tokio::time::sleep_until(idle_until), if !is_wanted => break,
         }

@@ -47,6 +47,7 @@ mod learned;
 mod process;
 mod session;
 mod to_agent;
+mod tools;
 
 use innkeeper_acp_wire as wire;
 
@@ -55,3 +56,4 @@ pub use catalogue::{CATALOGUE, KnownAgent, find_installed};
 pub use check::{CheckReport, check};
 pub use command::AgentCommand;
 pub use learned::{Abilities, Learned, OptionChoice, SessionOption, SetBy, SlashCommand};
+pub use tools::{BridgeCommand, ToolServer, run_bridge};

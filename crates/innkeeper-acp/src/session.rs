@@ -11,6 +11,7 @@ use crate::from_agent::{self, Tokens, Update};
 use crate::learned::{self, Learned, SessionOption};
 use crate::process::Process;
 use crate::to_agent;
+use crate::tools::{Endpoint, Offered, ToolRequest};
 use crate::wire::{Closed, Incoming, RpcError, Wire, code};
 
 /// Quiet time after a restored session: some agents replay the history after they have answered.
@@ -43,6 +44,10 @@ pub(crate) struct Session {
     pub(crate) unanswered: Option<i64>,
     /// The number of updates of a conversation that came outside of a prompt: the replay of a history.
     replayed: usize,
+    /// The endpoint through which the agent reaches the session's tools.
+    pub(crate) tools: Option<Endpoint>,
+    /// Whether the agent has got a message, or has its conversation from before.
+    pub(crate) is_used: bool,
 }
 
 /// An option that the agent changed by itself.
@@ -92,11 +97,13 @@ impl Session {
         shared: &AgentContext,
         directories: Vec<PathBuf>,
         earlier: Option<&str>,
+        offered: Offered,
     ) -> Result<(Self, Restored), OpenError> {
-        let mut session = Self::start(shared, directories).await?;
+        let mut session = Self::start(shared, directories, offered).await?;
         if let Some(earlier) = earlier {
             match session.restore(shared, earlier).await {
                 Ok(true) => {
+                    session.is_used = true;
                     shared.learn(&session.learned, &session.options);
                     return Ok((session, Restored::Whole));
                 }
@@ -105,16 +112,22 @@ impl Session {
                 Err(problem) => {
                     tracing::warn!(agent = shared.id(), problem, "a session was not restored");
                     let directories = std::mem::take(&mut session.directories);
+                    let offered = session.offered();
                     tokio::spawn(session.end());
-                    session = Self::start(shared, directories).await?;
+                    session = Self::start(shared, directories, offered).await?;
                 }
             }
         }
-        let params = session.params();
-        let answer = session.ask("session/new", params, shared.times.start).await;
-        let answer = match answer {
+        let session = session.begin(shared).await?;
+        Ok((session, Restored::Nothing))
+    }
+
+    /// Opens a new session in the process of this one.
+    pub(crate) async fn begin(mut self, shared: &AgentContext) -> Result<Self, OpenError> {
+        let params = self.params();
+        let answer = match self.ask("session/new", params, shared.times.start).await {
             Ok(answer) => answer,
-            Err(failed) => return Err(session.explain(shared, "session/new", failed).await),
+            Err(failed) => return Err(self.explain(shared, "session/new", failed).await),
         };
         let Some(id) = answer["sessionId"].as_str() else {
             let message = format!("{} opened no session: its answer has no `sessionId`", shared.name());
@@ -123,15 +136,37 @@ impl Session {
                 message,
             });
         };
-        session.id = id.to_owned();
-        session.options = learned::options_of(&answer);
-        learned::take_defaults(&mut session.options);
-        shared.learn(&session.learned, &session.options);
-        Ok((session, Restored::Nothing))
+        self.id = id.to_owned();
+        self.options = learned::options_of(&answer);
+        self.changed.clear();
+        learned::take_defaults(&mut self.options);
+        shared.learn(&self.learned, &self.options);
+        Ok(self)
+    }
+
+    /// Returns everything that the agent is offered.
+    pub(crate) fn offered(&self) -> Offered {
+        self.tools.as_ref().map(Endpoint::offered).unwrap_or_default()
+    }
+
+    /// Offers the agent other tools. Returns whether it knows them, or will.
+    pub(crate) async fn offer(&self, offered: Offered) -> bool {
+        match &self.tools {
+            Some(endpoint) => endpoint.offer(offered).await,
+            None => true,
+        }
+    }
+
+    /// Returns the next call of the agent to a tool of the session.
+    pub(crate) async fn next_call(tools: &mut Option<Endpoint>) -> ToolRequest {
+        match tools {
+            Some(endpoint) => endpoint.next().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Starts the process and agrees on the protocol.
-    async fn start(shared: &AgentContext, directories: Vec<PathBuf>) -> Result<Self, OpenError> {
+    async fn start(shared: &AgentContext, directories: Vec<PathBuf>, offered: Offered) -> Result<Self, OpenError> {
         let directory = directories.first().cloned().unwrap_or_else(|| shared.directory.clone());
         let (process, wire) = Process::start(&shared.command, &directory).map_err(|problem| OpenError {
             kind: "agentNotStarted",
@@ -140,6 +175,14 @@ impl Session {
         let directories = match directories.is_empty() {
             true => vec![directory],
             false => directories,
+        };
+        let tools = match &shared.tools {
+            Some(server) => {
+                let opened = server.open(offered).await;
+                let problem = |error: &std::io::Error| tracing::warn!(%error, "an agent gets no tools of its session");
+                opened.inspect_err(problem).ok()
+            }
+            None => None,
         };
         let mut session = Self {
             process,
@@ -154,6 +197,8 @@ impl Session {
             tokens: Tokens::default(),
             unanswered: None,
             replayed: 0,
+            tools,
+            is_used: false,
         };
         let params = json!({
             "protocolVersion": 1,
@@ -190,7 +235,10 @@ impl Session {
     fn params(&self) -> Value {
         let mut directories = self.directories.iter();
         let first = directories.next();
-        let mut params = json!({ "cwd": first, "mcpServers": [] });
+        let takes_http = self.learned.abilities.mcp_http;
+        let servers = self.tools.as_ref().and_then(|endpoint| endpoint.entry(takes_http));
+        let servers: Vec<Value> = servers.into_iter().collect();
+        let mut params = json!({ "cwd": first, "mcpServers": servers });
         let further: Vec<&PathBuf> = directories.collect();
         if self.learned.abilities.directories && !further.is_empty() {
             params["additionalDirectories"] = json!(further);

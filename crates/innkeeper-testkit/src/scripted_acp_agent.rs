@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
+mod mcp;
 mod script;
 
 use std::collections::HashMap;
@@ -40,6 +41,8 @@ struct ScriptedAgent {
     is_cancelled: AtomicBool,
     running: AtomicUsize,
     prompts: AtomicUsize,
+    /// The MCP server that the host named.
+    server: Mutex<Value>,
 }
 
 impl ScriptedAgent {
@@ -53,6 +56,7 @@ impl ScriptedAgent {
             is_cancelled: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             prompts: AtomicUsize::new(0),
+            server: Mutex::default(),
         }
     }
 
@@ -150,6 +154,7 @@ impl ScriptedAgent {
                 "loadSession": self.quirks.iter().any(|quirk| quirk.starts_with("load")),
                 "promptCapabilities": { "image": true, "embeddedContext": true },
                 "sessionCapabilities": session,
+                "mcpCapabilities": { "http": !self.has("no-http") },
             },
             "authMethods": [{ "id": "login", "name": "Log in", "description": "Run `scripted login`" }],
         })
@@ -161,6 +166,7 @@ impl ScriptedAgent {
 
     fn session(&self, session: &str, params: &Value) -> Value {
         self.append("directories", &format!("{}\n", params["cwd"].as_str().unwrap()));
+        self.connect(params);
         let modes = json!([{ "id": "ask", "name": "Ask" }, { "id": "code", "name": "Code" }]);
         json!({
             "sessionId": session,

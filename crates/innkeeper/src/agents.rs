@@ -4,17 +4,25 @@ mod add;
 mod report;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_acp::{AcpAgent, AcpSettings, AcpTimes, AgentCommand, CATALOGUE, KnownAgent, find_installed};
+use innkeeper_acp::{
+    AcpAgent, AcpSettings, AcpTimes, AgentCommand, BridgeCommand, CATALOGUE, KnownAgent, ToolServer, find_installed,
+    run_bridge,
+};
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_host::HostHandle;
 
-use crate::cli::{AgentsArgs, AgentsCommand};
+use crate::cli::{AgentsArgs, AgentsCommand, BridgeArgs};
 use crate::config::{AgentSection, ConfigFile};
 
 /// Directory in the data directory with the facts that agents told about themselves.
 const MEMORY: &str = "agents";
+/// The command that passes the messages of an agent on to the tools of its session.
+const BRIDGE: &str = "mcp-bridge";
+/// The variable with the token that it shows.
+const BRIDGE_TOKEN: &str = "INNKEEPER_MCP_TOKEN";
 /// The id of the built-in guide.
 const TOUR: &str = "tour";
 
@@ -25,6 +33,22 @@ pub(crate) fn run(args: AgentsArgs) -> Result<(), Failure> {
         AgentsCommand::Check(args) => report::check(&args),
         AgentsCommand::Add(args) => add::add(&args),
     }
+}
+
+/// Passes the messages of an agent without MCP over HTTP on to the tools of its session, until its input ends.
+pub(crate) fn bridge(args: &BridgeArgs) -> Result<(), Failure> {
+    let token = std::env::var(BRIDGE_TOKEN).map_err(|_| {
+        Failure::new(
+            Kind::Usage,
+            format!("the variable {BRIDGE_TOKEN} is not set; agents run this command"),
+        )
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Kind::Unexpected, format!("no event loop ({error})")))?;
+    let ended = runtime.block_on(run_bridge(&args.url, token));
+    // A thread that waits for standard input cannot be ended.
+    runtime.shutdown_background();
+    ended.map_err(|error| Failure::new(Kind::Usage, error.to_string()))
 }
 
 /// An agent that can be offered.
@@ -42,6 +66,11 @@ pub(crate) fn configured(
     umask: Option<u32>,
     taken: &[String],
 ) -> Result<Vec<AcpAgent>, Failure> {
+    let bridge = std::env::current_exe().ok().map(|program| BridgeCommand {
+        program,
+        arguments: vec![BRIDGE.to_owned()],
+    });
+    let tools = ToolServer::new(bridge);
     let mut agents = Vec::new();
     for candidate in candidates(config, data, umask) {
         let id = &candidate.settings.id;
@@ -52,7 +81,7 @@ pub(crate) fn configured(
             }
             continue;
         }
-        agents.push(AcpAgent::new(candidate.settings));
+        agents.push(AcpAgent::with_tools(candidate.settings, Arc::clone(&tools)));
     }
     Ok(agents)
 }

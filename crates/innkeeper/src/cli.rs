@@ -18,7 +18,7 @@ use innkeeper_tui::args::ChatArgs;
 use crate::address::ListenAddress;
 use crate::origin::Origin;
 
-pub(crate) use agents::{AgentsAddArgs, AgentsArgs, AgentsCheckArgs, AgentsCommand, AgentsListArgs};
+pub(crate) use agents::{AgentsAddArgs, AgentsArgs, AgentsCheckArgs, AgentsCommand, AgentsListArgs, BridgeArgs};
 pub(crate) use customizations::CustomizationsArgs;
 pub(crate) use devices::{DevicesArgs, DevicesCommand, DevicesListArgs, OpenArgs, PairArgs, RevokeArgs};
 pub(crate) use doctor::DoctorArgs;
@@ -66,6 +66,9 @@ pub(crate) enum Command {
     /// Needs no host. Only `check` starts an agent.
     #[command(after_long_help = exit_code_table())]
     Agents(AgentsArgs),
+    /// Pass the messages of an agent on to the tools of its session; agents run this.
+    #[command(hide = true)]
+    McpBridge(BridgeArgs),
     /// List, allow or revoke the trust in hooks and MCP servers of workspaces and plugins; lists by default.
     ///
     /// Needs no host. A running host notices within about a second: trusted servers start, and others end.

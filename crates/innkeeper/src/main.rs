@@ -48,6 +48,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,
         Command::Agents(args) => agents::run(args)?,
+        Command::McpBridge(args) => agents::bridge(&args)?,
         Command::Trust(args) => trust::run(args)?,
         Command::Open(args) => devices::open(&args)?,
         Command::Pair(args) => devices::pair(&args)?,

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::client::terminals::Terminals;
 use crate::from_agent::{Status, ToolPatch, ToolView};
 use crate::to_agent;
+use crate::tools::Offered;
+use crate::tools::naming::own_tool;
 
 /// The calls of a turn, by the agent's ids.
 #[derive(Debug, Default)]
@@ -17,9 +19,13 @@ pub(crate) struct Calls {
     calls: HashMap<String, Call>,
     /// The ids in the order in which the calls began.
     order: Vec<String>,
+    /// The tools that the agent has from us, when the last call began.
+    pub(crate) offered: Offered,
+    /// How often the agent has called each of our tools.
+    own: HashMap<String, usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Call {
     view: ToolView,
     stage: Stage,
@@ -32,7 +38,7 @@ struct Call {
 }
 
 /// The progress of a call at the host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Stage {
     /// The input is being written.
     Draft(Box<ToolDraft>),
@@ -40,6 +46,11 @@ enum Stage {
     Moving,
     /// It runs.
     Running(Box<ToolCall>),
+    /// It is a call of one of our tools, which the host shows itself.
+    Own(String),
+    /// Nothing says yet what it is.
+    #[default]
+    Unnamed,
     /// It has ended.
     Over,
 }
@@ -83,35 +94,75 @@ pub(crate) enum Consequence {
 }
 
 impl Calls {
-    /// Takes a patch of a call, and shows the call if it is new.
-    pub(crate) async fn patch(&mut self, events: &EventSink, patch: ToolPatch) -> Result<(), AgentError> {
+    /// Takes a patch of a call, and shows the call if it is new. A call that users are asked about is shown even if
+    /// nothing says what it is.
+    pub(crate) async fn patch(
+        &mut self,
+        events: &EventSink,
+        patch: ToolPatch,
+        is_asked: bool,
+    ) -> Result<(), AgentError> {
         let id = patch.id.clone();
-        match self.calls.get_mut(&id) {
-            Some(call) => {
-                let title = call.view.title();
-                call.view.apply(patch);
-                if let Stage::Draft(draft) = &mut call.stage
-                    && call.view.title() != title
+        if !self.calls.contains_key(&id) {
+            self.order.push(id.clone());
+        }
+        let call = self.calls.entry(id).or_default();
+        let title = call.view.title();
+        call.view.apply(patch);
+        if let Stage::Draft(draft) = &mut call.stage
+            && call.view.title() != title
+        {
+            draft.announce(call.view.title()).await?;
+        }
+        if matches!(call.stage, Stage::Unnamed) {
+            let is_named = call.view.given_title().is_some() || call.view.given_name().is_some();
+            match own_tool(&call.view, &self.offered) {
+                Some(tool) => call.stage = Stage::Own(tool),
+                None if is_asked
+                    || is_named
+                    || call.view.status > Status::Pending
+                    || self.offered.tools().is_empty() =>
                 {
-                    draft.announce(call.view.title()).await?;
+                    call.stage = Stage::Draft(Box::new(begin(events, &call.view).await?));
                 }
-            }
-            None => {
-                let mut view = ToolView::default();
-                view.apply(patch);
-                let draft = begin(events, &view).await?;
-                let call = Call {
-                    view,
-                    stage: Stage::Draft(Box::new(draft)),
-                    shown: Vec::new(),
-                    is_synthetic: false,
-                    refusal: None,
-                };
-                self.calls.insert(id.clone(), call);
-                self.order.push(id);
+                None => {}
             }
         }
+        if let Stage::Own(tool) = &call.stage
+            && call.view.status > Status::Running
+        {
+            call.stage = match self.own.get_mut(tool) {
+                Some(count @ 1..) => {
+                    *count -= 1;
+                    Stage::Over
+                }
+                // The agent never called the tool, so there is nothing else to be seen of it.
+                _ => Stage::Draft(Box::new(begin(events, &call.view).await?)),
+            };
+        }
         Ok(())
+    }
+
+    /// Returns whether the next patch of a call needs the tools of now.
+    pub(crate) fn wants_offered(&self, id: &str) -> bool {
+        let call = self.calls.get(id);
+        call.is_none_or(|call| matches!(call.stage, Stage::Unnamed))
+    }
+
+    /// Notes that the agent has called one of our tools.
+    pub(crate) fn note_own(&mut self, tool: &str) {
+        *self.own.entry(tool.to_owned()).or_default() += 1;
+    }
+
+    /// Returns whether a call is one of our tools.
+    pub(crate) fn is_own(&self, id: &str) -> bool {
+        matches!(
+            self.calls.get(id),
+            Some(Call {
+                stage: Stage::Own(_),
+                ..
+            })
+        )
     }
 
     /// Brings a call to the state that its agent reports. A call that the agent began is moved on.
@@ -174,7 +225,7 @@ impl Calls {
         let confirm: BoxFuture<'static, Result<Verdict, AgentError>> = match stage {
             Stage::Draft(draft) => Box::pin(draft.confirm(invocation, confirmation)),
             Stage::Running(running) => Box::pin(running.confirm(invocation, confirmation)),
-            stage @ (Stage::Moving | Stage::Over) => {
+            stage @ (Stage::Moving | Stage::Over | Stage::Own(_) | Stage::Unnamed) => {
                 call.stage = stage;
                 return None;
             }
@@ -247,7 +298,7 @@ impl Calls {
     pub(crate) fn running(&mut self, id: &str) -> Option<&mut ToolCall> {
         match &mut self.calls.get_mut(id)?.stage {
             Stage::Running(call) => Some(call),
-            Stage::Draft(_) | Stage::Moving | Stage::Over => None,
+            Stage::Draft(_) | Stage::Moving | Stage::Own(_) | Stage::Unnamed | Stage::Over => None,
         }
     }
 
@@ -260,7 +311,7 @@ impl Calls {
             "rawInput": { "command": shown },
         });
         if let Some(patch) = ToolPatch::read(&call) {
-            self.patch(events, patch).await?;
+            self.patch(events, patch, true).await?;
         }
         if let Some(call) = self.calls.get_mut(&id) {
             call.is_synthetic = true;
@@ -356,7 +407,7 @@ impl Calls {
                     running.complete(call.view.result(content)).await?;
                 }
                 Stage::Running(running) => running.complete(left_open()).await?,
-                Stage::Moving | Stage::Over => {}
+                Stage::Moving | Stage::Own(_) | Stage::Unnamed | Stage::Over => {}
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use innkeeper_host::agent::{ToolCall, ToolContent, ToolResult};
+use innkeeper_host::agent::{Decision, ToolCall, ToolContent, ToolResult};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use innkeeper_std::needed_variables;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::client::terminals::{Terminals, command_line};
 use crate::from_agent::{self, Block, PlanStep, StepStatus, Tokens, ToolPatch, Update, UsageScope, checklist};
 use crate::session::{ChangedOption, Session, sign_in_message};
 use crate::to_agent;
+use crate::tools::{self, ToolRequest};
 use crate::wire::{Closed, Incoming, RpcError, code};
 
 /// How often a busy agent that says nothing is reported as alive.
@@ -53,6 +54,8 @@ pub(super) struct TurnRun<'a> {
     calls: Calls,
     moves: FuturesUnordered<Move>,
     serving: FuturesUnordered<Served>,
+    /// The agent's calls of our tools.
+    tools: FuturesUnordered<BoxFuture<'static, Result<(), AgentError>>>,
     terminals: Terminals,
     /// The agent's requests that have no answer yet, and their methods.
     open: Vec<(Value, String)>,
@@ -103,6 +106,7 @@ impl<'a> TurnRun<'a> {
             calls: Calls::default(),
             moves: FuturesUnordered::new(),
             serving: FuturesUnordered::new(),
+            tools: FuturesUnordered::new(),
             terminals: Terminals::default(),
             open: Vec::new(),
             waiting: Vec::new(),
@@ -121,6 +125,7 @@ impl<'a> TurnRun<'a> {
     pub(super) async fn send(&mut self, turn: &TurnInput, before: Option<String>) -> Result<i64, Closed> {
         let blocks = to_agent::prompt(turn, before, self.session.learned.abilities);
         let params = json!({ "sessionId": self.session.id, "prompt": blocks });
+        self.session.is_used = true;
         self.session.wire.request("session/prompt", params).await
     }
 
@@ -160,6 +165,8 @@ impl<'a> TurnRun<'a> {
                 Some((request, outcome)) = self.serving.next(), if !self.serving.is_empty() => {
                     self.answer(&request, outcome).await?;
                 }
+                Some(done) = self.tools.next(), if !self.tools.is_empty() => done?,
+                call = Session::next_call(&mut self.session.tools) => self.call_tool(call),
                 incoming = self.session.wire.next() => match incoming? {
                     Incoming::Notification { method, params } => {
                         if method == "session/update" && params["sessionId"].as_str().is_none_or(|id| id == self.session.id) {
@@ -175,7 +182,7 @@ impl<'a> TurnRun<'a> {
                 },
                 _ = alive.tick() => {
                     // A silent command must not trip the watchdog; a silent agent may.
-                    if self.calls.is_busy() || self.terminals.is_busy() {
+                    if self.calls.is_busy() || self.terminals.is_busy() || !self.tools.is_empty() {
                         self.events.alive().await?;
                     }
                 }
@@ -260,8 +267,28 @@ impl<'a> TurnRun<'a> {
     async fn patch(&mut self, patch: ToolPatch) -> Result<(), Interruption> {
         let id = patch.id.clone();
         self.message = None;
-        self.calls.patch(self.events, patch).await?;
+        self.patch_call(patch, false).await?;
         self.follow_call(&id).await
+    }
+
+    async fn patch_call(&mut self, patch: ToolPatch, is_asked: bool) -> Result<(), Interruption> {
+        if self.calls.wants_offered(&patch.id) {
+            self.calls.offered = self.session.offered();
+        }
+        self.calls.patch(self.events, patch, is_asked).await?;
+        Ok(())
+    }
+
+    /// Carries out a call of one of our tools.
+    fn call_tool(&mut self, request: ToolRequest) {
+        let Some(tool) = self.session.offered().tool(&request.name) else {
+            let problem = format!("there is no tool {:?} any more", request.name);
+            return request.refuse(&problem);
+        };
+        self.message = None;
+        self.calls.note_own(&request.name);
+        self.tools
+            .push(Box::pin(tools::serve(request, tool, self.events.clone())));
     }
 
     async fn follow_call(&mut self, id: &str) -> Result<(), Interruption> {
@@ -356,7 +383,13 @@ impl<'a> TurnRun<'a> {
         };
         let id = patch.id.clone();
         // Gemini and Hermes ask about calls that they have not announced.
-        self.calls.patch(self.events, patch).await?;
+        self.patch_call(patch, true).await?;
+        if self.calls.is_own(&id) {
+            // The users are asked when the agent calls the tool.
+            let outcome = to_agent::outcome(&params["options"], &Decision::by_host(true));
+            self.answer(&request, Ok(outcome)).await?;
+            return Ok(());
+        }
         if self.calls.is_deciding(&id) {
             self.questions.push((request, params));
             return Ok(());
@@ -457,6 +490,7 @@ impl<'a> TurnRun<'a> {
     async fn answer_open(&mut self) -> Result<(), Closed> {
         self.moves.clear();
         self.serving.clear();
+        self.tools.clear();
         for (request, method) in std::mem::take(&mut self.open) {
             let outcome = match method.as_str() {
                 "session/request_permission" => Ok(to_agent::cancelled()),

@@ -41,6 +41,8 @@ pub(crate) struct ToolView {
     locations: Option<Value>,
     input: Option<Value>,
     output: Option<Value>,
+    /// Whether the agent marks it as a call of an MCP server's tool.
+    is_mcp: bool,
 }
 
 impl ToolPatch {
@@ -63,6 +65,7 @@ impl ToolView {
         self.title = title.or_else(|| self.title.take());
         self.kind = text(take("kind")).or_else(|| self.kind.take());
         let meta = take("_meta");
+        self.is_mcp |= meta.as_ref().is_some_and(|meta| meta["is_mcp_tool_call"] == true);
         let name = text(take("name")).or_else(|| name_in(meta.as_ref()?));
         self.name = name.or_else(|| self.name.take());
         let status = match take("status").as_ref().and_then(Value::as_str) {
@@ -88,6 +91,26 @@ impl ToolView {
     pub(crate) fn name(&self) -> String {
         let name = self.name.as_deref().or(self.kind.as_deref()).unwrap_or("tool");
         truncate_chars(name, MAX_NAME).into_owned()
+    }
+
+    /// The name that the agent itself gives the tool.
+    pub(crate) fn given_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The title that the agent, or its model, gives the call.
+    pub(crate) fn given_title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// The input as the agent reports it.
+    pub(crate) fn raw_input(&self) -> Option<&Value> {
+        self.input.as_ref()
+    }
+
+    /// Returns whether the agent marks the call as one of an MCP server's tool.
+    pub(crate) fn is_mcp_call(&self) -> bool {
+        self.is_mcp
     }
 
     /// The title for users.
@@ -186,9 +209,11 @@ fn shown(output: &Value) -> Option<String> {
     (!text.trim().is_empty()).then(|| truncate_chars(&text, MAX_RAW).into_owned())
 }
 
-/// Returns the tool's name in the fields of an agent's own, such as `_meta.claudeCode.toolName`.
+/// Returns the tool's name in the fields of an agent's own, such as `_meta.claudeCode.toolName` and
+/// `_meta.goose.toolCall.toolName`.
 fn name_in(meta: &Value) -> Option<String> {
-    let of_agent = |fields: &Value| fields["toolName"].as_str().map(str::to_owned);
+    let of_call = |fields: &Value| fields["toolName"].as_str().map(str::to_owned);
+    let of_agent = |fields: &Value| of_call(fields).or_else(|| of_call(&fields["toolCall"]));
     of_agent(meta).or_else(|| meta.as_object()?.values().find_map(of_agent))
 }
 

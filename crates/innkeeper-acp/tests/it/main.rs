@@ -5,6 +5,7 @@ mod mapping;
 mod options;
 mod process;
 mod support;
+mod tools;
 
 /// Not a scenario: the scripted agent itself, when this program is started as one.
 #[test]

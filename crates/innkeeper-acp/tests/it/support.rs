@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ahp_types::state::{ResponsePart, Turn};
-use innkeeper_acp::{AcpAgent, AcpSettings, AcpTimes, AgentCommand};
+use innkeeper_acp::{AcpAgent, AcpSettings, AcpTimes, AgentCommand, ToolServer};
 use innkeeper_host::{Host, HostBuilder};
 use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown};
@@ -80,6 +80,12 @@ impl Agency {
 
     pub fn builder(&self) -> HostBuilder {
         Host::builder().agent(AcpAgent::new(self.settings()))
+    }
+
+    /// Starts a host whose agent gets the tools of its sessions, and a session.
+    pub async fn open_with_tools(&self) -> Stage {
+        let agent = AcpAgent::with_tools(self.settings(), ToolServer::new(None));
+        self.open_with(Host::builder().agent(agent)).await
     }
 
     /// Starts a host and a session in the agent's directory.

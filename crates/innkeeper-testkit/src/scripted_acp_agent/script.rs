@@ -152,6 +152,8 @@ impl ScriptedAgent {
                 update(json!({ "sessionUpdate": "tool_call_update", "toolCallId": "k", "status": "completed" }));
             }
             "empty" | "later-mode" => {}
+            "mcp" => self.call_tool(session, rest),
+            "mcp-tools" => self.say(session, &self.tools()),
             "embedded" => {
                 let resource = json!({ "uri": "file:///srv/note", "text": "a note" });
                 let content = json!({ "type": "resource", "resource": resource });
@@ -201,7 +203,7 @@ impl ScriptedAgent {
         self.say(session, "read it");
     }
 
-    fn permission(&self, session: &str, call: Value) -> String {
+    pub(super) fn permission(&self, session: &str, call: Value) -> String {
         let option = |id: &str, kind: &str| json!({ "optionId": id, "name": format!("{id}!"), "kind": kind });
         let options = json!([
             option("yes", "allow_once"),

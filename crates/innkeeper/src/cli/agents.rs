@@ -60,3 +60,11 @@ pub(crate) struct AgentsAddArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
+
+/// Arguments of `innkeeper mcp-bridge`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BridgeArgs {
+    /// Address of the session's endpoint.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+}

@@ -2,6 +2,7 @@
 
 mod command_line;
 mod real;
+mod tools;
 
 use std::path::Path;
 
@@ -137,5 +138,34 @@ async fn hooks_refuse_tool_calls_of_an_acp_agent() {
     let parts = serde_json::to_string(&turn.response_parts).expect("JSON");
     assert!(parts.contains("hookRefused") && parts.contains("not today"), "{parts}");
     assert_eq!(tool_calls_of(&turn)[0]["success"], false);
+    // A plan is no tool, and a command without a call of the agent is refused by itself.
+    let turn = client.run_turn(&uris.chat, "t3", "plan").await;
+    assert_eq!(markdown(&turn.response_parts), "planned", "{turn:?}");
+    let turn = client.run_turn(&uris.chat, "t4", "bare-terminal echo hi").await;
+    let said = markdown(&turn.response_parts);
+    assert!(
+        said.contains("the command may not run: ") && said.contains("not today"),
+        "{turn:?}"
+    );
     client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_terminal_without_a_call_gets_one_and_keeps_it() {
+    let work = tempfile::tempdir().expect("a directory");
+    let host = host(&section("", work.path())).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = session(&client, "scripted", work.path()).await;
+    let turn = client.run_turn(&uris.chat, "t1", "two-terminals").await;
+    assert_eq!(markdown(&turn.response_parts), "exit 0: bareexit 0: called", "{turn:?}");
+    let calls = tool_calls_of(&turn);
+    let names: Vec<&Value> = calls.iter().map(|call| &call["displayName"]).collect();
+    assert_eq!(names, ["echo bare", "echo called"]);
+    let uris: Vec<&Value> = calls
+        .iter()
+        .filter_map(terminal_in)
+        .map(|part| &part["resource"])
+        .collect();
+    assert!(uris.len() == 2 && uris[0] != uris[1], "{calls:?}");
+    assert!(calls.iter().all(|call| call["success"] == true), "{calls:?}");
 }

@@ -11,7 +11,7 @@ mod offers;
 mod policy;
 mod sharing;
 mod side_channel;
-mod support;
+pub(crate) mod support;
 mod trust;
 mod trust_in_session;
 mod waiting;

@@ -11,9 +11,9 @@ const ACTIVITY_BITS: u64 = 0b1_1111;
 ///
 /// `modifiedAt` up to 0.8 is the clock of the reader (every reducer stamps it itself). From 0.4 on, a session's
 /// activity is derived from its chats and is announced on the root channel, like the counts of its annotations; a
-/// chat's title is in the catalogue. Up to 0.6 no action changes or clears a chat's working directory, so a fold keeps
-/// the one of its snapshot. A chat that is opened by its own URI before there are chats (0.3 and older) keeps its title
-/// for the same reason.
+/// chat's title and the counts of its changes are in the catalogue. Up to 0.6 no action changes or clears a chat's
+/// working directory, so a fold keeps the one of its snapshot. A chat that is opened by its own URI before there are
+/// chats (0.3 and older) keeps its title for the same reason.
 pub fn comparable(version: Version, mut state: Value) -> Value {
     write_numbers_alike(&mut state);
     if !version.has_directories() {
@@ -30,6 +30,7 @@ pub fn comparable(version: Version, mut state: Value) -> Value {
             remove(&mut state, "workingDirectory");
         }
         remove(&mut state, "title");
+        remove(&mut state, "changes");
         if !version.has_shared_times() {
             remove(&mut state, "modifiedAt");
         }

@@ -3,6 +3,8 @@
 //! After each step, the fold of each watcher equals a fresh snapshot of the same version. All failures are collected,
 //! so that one run shows every version and step that differs.
 
+mod changes;
+
 use innkeeper_compat::client::CompatClient;
 use innkeeper_compat::version::Version;
 use innkeeper_compat::words::Uris;

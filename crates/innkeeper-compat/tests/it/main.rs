@@ -5,6 +5,7 @@
 
 mod company;
 mod everything;
+mod limits;
 mod load;
 mod negotiation;
 mod page;

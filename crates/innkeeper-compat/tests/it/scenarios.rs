@@ -3,6 +3,7 @@
 //! A scenario gets a client of its version and creates a session of its own. It ends with a fold that equals a fresh
 //! snapshot. The page of compatibility has one row per scenario.
 
+pub(crate) mod changes;
 mod connections;
 mod host;
 mod terminals;
@@ -137,6 +138,9 @@ scenarios! {
     Host / host::works_in_a_directory: "working directory", always;
     Host / host::uses_files: "files of the working directory", always;
     Host / host::completes: "completions", Version::has_channels;
+    Host / changes::follows_changed_files: "changed files: follow, discard lines and files", Version::has_channels;
+    Host / changes::reviews_files: "changed files: review", Version::keeps_answers;
+    Host / changes::annotates: "annotations", Version::has_chats;
     Host / host::toggles_customizations: "customizations, switched off and on", always;
     Host / terminals::uses_a_terminal: "terminals: open, type, share, end", always;
     Host / terminals::watches_a_command: "terminals of commands", always;

@@ -262,6 +262,24 @@ pub(crate) async fn chooses_a_model(stage: &mut Stage) {
         .await;
         who.assert_converged("a model").await;
     }
+    // The list has it, and other clients hear of it: with the session, or as a change of it.
+    let listed = client.list_sessions().await;
+    let is_ours = |summary: &Value| summary["resource"] == uris.session.as_str();
+    let listed = listed.iter().find(|summary| is_ours(summary));
+    assert_eq!(listed.expect("it is listed")["model"]["id"], "tour");
+    witness
+        .until("the model is announced", |view| {
+            let has_model = |summary: &Value| summary["model"]["id"] == "tour";
+            let added = announced(stage.version, view, "sessionAdded");
+            let changed = announced(stage.version, view, "sessionSummaryChanged");
+            let mut added = added.iter().map(|params| &params["summary"]);
+            let mut changed = changed
+                .iter()
+                .filter(|params| params["session"] == uris.session.as_str());
+            added.any(|summary| is_ours(summary) && has_model(summary))
+                || changed.any(|params| has_model(&params["changes"]))
+        })
+        .await;
     let is_echo = |params: &&Value| {
         params["action"]["type"] == "session/modelChanged" && params.get("rejectionReason").is_none_or(Value::is_null)
     };
@@ -322,7 +340,7 @@ pub(crate) async fn works_in_a_directory(stage: &mut Stage) {
 }
 
 /// The param of `createSession` that names a directory.
-fn directory_param(version: Version, uri: &str) -> Value {
+pub(super) fn directory_param(version: Version, uri: &str) -> Value {
     match version.has_directories() {
         true => json!({ "workingDirectories": [uri] }),
         false => json!({ "workingDirectory": uri }),

@@ -12,6 +12,7 @@ use innkeeper_host::{Agent, AgentChat, AgentError, AgentInfo, ChatContext};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::watch;
 
+use crate::catalogue::CATALOGUE;
 use crate::chat::AcpChat;
 use crate::command::AgentCommand;
 use crate::from_agent::UsageScope;
@@ -50,6 +51,8 @@ pub struct AcpTimes {
     pub start: Duration,
     /// The answer to `session/load` and `session/resume`.
     pub restore: Duration,
+    /// The answer to a cancelled prompt; then the agent is ended.
+    pub cancel: Duration,
     /// An agent without a turn is ended after this time.
     pub idle: Duration,
 }
@@ -59,6 +62,7 @@ impl Default for AcpTimes {
         Self {
             start: Duration::from_secs(60),
             restore: Duration::from_secs(30),
+            cancel: Duration::from_secs(10),
             idle: Duration::from_secs(15 * 60),
         }
     }
@@ -127,10 +131,18 @@ impl AgentContext {
     /// The meaning of the agent's token counts.
     pub(crate) fn usage_scope(&self) -> UsageScope {
         let name = self.learned.lock().name.clone().unwrap_or_default().to_lowercase();
-        match name.contains("copilot") || self.settings.id == "copilot" {
-            true => UsageScope::Process,
-            false => UsageScope::Turn,
+        let is = |agent: &str| name.contains(agent) || self.settings.id == agent;
+        match () {
+            () if is("copilot") => UsageScope::Process,
+            () if is("goose") || is("opencode") || is("kilo") => UsageScope::LastCall,
+            () => UsageScope::Turn,
         }
+    }
+
+    /// The files of rules and skills that the agent reads by itself.
+    pub(crate) fn own_files(&self) -> &'static [&'static str] {
+        let known = CATALOGUE.iter().find(|known| known.id == self.settings.id);
+        known.map(|known| known.own_files).unwrap_or_default()
     }
 }
 

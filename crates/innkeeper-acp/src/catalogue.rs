@@ -26,6 +26,9 @@ pub struct KnownAgent {
     pub sign_in: &'static str,
     /// Whether it may use files through the host.
     pub serves_files: bool,
+    /// The files of rules and skills that it reads by itself, so that the host does not repeat them. A name that ends with
+    /// a slash is one of a directory.
+    pub own_files: &'static [&'static str],
 }
 
 /// All agents that are known by name.
@@ -45,6 +48,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @agentclientprotocol/claude-agent-acp",
         sign_in: "Run `claude` and sign in, or set ANTHROPIC_API_KEY",
         serves_files: true,
+        own_files: &["CLAUDE.md", "CLAUDE.local.md", ".claude/"],
     },
     KnownAgent {
         id: "codex",
@@ -56,6 +60,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @agentclientprotocol/codex-acp",
         sign_in: "Run `codex login`, or set OPENAI_API_KEY",
         serves_files: true,
+        own_files: &["AGENTS.md"],
     },
     KnownAgent {
         id: "gemini",
@@ -73,6 +78,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         sign_in: "Run `gemini` and sign in, or set GEMINI_API_KEY",
         // It cannot create a file that its client says does not exist.
         serves_files: false,
+        own_files: &["GEMINI.md"],
     },
     KnownAgent {
         id: "goose",
@@ -91,6 +97,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @aaif/goose-acp",
         sign_in: "Run `goose configure`",
         serves_files: true,
+        own_files: &["AGENTS.md", ".goosehints"],
     },
     KnownAgent {
         id: "opencode",
@@ -102,6 +109,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g opencode-ai",
         sign_in: "Run `opencode auth login`",
         serves_files: true,
+        own_files: &["AGENTS.md"],
     },
     KnownAgent {
         id: "copilot",
@@ -113,6 +121,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @github/copilot",
         sign_in: "Run `copilot` and sign in with /login",
         serves_files: true,
+        own_files: &["AGENTS.md", ".github/copilot-instructions.md"],
     },
     KnownAgent {
         id: "kimi",
@@ -124,6 +133,7 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @moonshot-ai/kimi-code",
         sign_in: "Run `kimi` and sign in",
         serves_files: true,
+        own_files: &["AGENTS.md"],
     },
     KnownAgent {
         id: "qwen",
@@ -135,6 +145,43 @@ pub const CATALOGUE: &[KnownAgent] = &[
         install: "npm install -g @qwen-code/qwen-code",
         sign_in: "Run `qwen` and sign in, or set OPENAI_API_KEY",
         serves_files: true,
+        own_files: &["QWEN.md"],
+    },
+    KnownAgent {
+        id: "pi",
+        name: "Pi",
+        description: "A small open coding agent.",
+        program: "pi-acp",
+        arguments: &[],
+        passed: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PI_ACP_PI_COMMAND"],
+        install: "npm install -g pi-acp @earendil-works/pi-coding-agent",
+        sign_in: "Run `pi` and sign in with /login",
+        serves_files: true,
+        own_files: &["AGENTS.md"],
+    },
+    KnownAgent {
+        id: "kilo",
+        name: "Kilo Code",
+        description: "An open coding agent for many model providers.",
+        program: "kilo",
+        arguments: &["acp"],
+        passed: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "KILO_API_KEY"],
+        install: "npm install -g @kilocode/cli",
+        sign_in: "Run `kilo auth login`",
+        serves_files: true,
+        own_files: &["AGENTS.md"],
+    },
+    KnownAgent {
+        id: "vibe",
+        name: "Mistral Vibe",
+        description: "Mistral's coding agent.",
+        program: "vibe-acp",
+        arguments: &[],
+        passed: &["MISTRAL_API_KEY"],
+        install: "pip install mistral-vibe",
+        sign_in: "Run `vibe --setup`, or set MISTRAL_API_KEY",
+        serves_files: true,
+        own_files: &[],
     },
 ];
 

@@ -1,6 +1,7 @@
 //! A chat with an agent: it opens a session when a turn needs one, and restores it after its process has ended.
 
 pub(crate) mod calls;
+mod context;
 mod transcript;
 mod turn;
 
@@ -15,6 +16,7 @@ use crate::agent::AgentContext;
 use crate::idle::IdleSession;
 use crate::session::{ChangedOption, Restored, Session};
 use crate::tools::Offered;
+use context::SessionContext;
 use transcript::Transcript;
 use turn::{TurnOutcome, TurnRun};
 
@@ -37,6 +39,10 @@ pub(crate) struct AcpChat {
     untold: Option<String>,
     /// The text that a side chat is about.
     about: Option<String>,
+    /// The fingerprint of the rules, skills and custom agent that the agent has in its context.
+    instructed: Option<u64>,
+    /// The context that hooks added about the calls of the last turn.
+    hook_context: Vec<String>,
     /// The id of the last turn that this chat ran.
     last_turn: Option<String>,
     /// The values of settings that the agent got last.
@@ -55,6 +61,8 @@ impl AcpChat {
             transcript: Transcript::of(&cx.history, cx.omitted_turns),
             untold: None,
             about: about(cx),
+            instructed: None,
+            hook_context: Vec::new(),
             last_turn: None,
             applied: Map::new(),
             shared,
@@ -76,7 +84,7 @@ impl AcpChat {
                     .ok()?;
                 Some(session)
             };
-            chat.idle = Some(IdleSession::opening(opening, chat.shared.times.idle));
+            chat.idle = Some(IdleSession::opening(opening, &chat.shared));
         }
         chat
     }
@@ -96,6 +104,7 @@ impl AcpChat {
                 // The agent fetches tools when a session opens, and does not follow changes.
                 if !session.is_used {
                     self.applied.clear();
+                    self.instructed = None;
                     return Ok(session.begin(&self.shared).await?);
                 }
                 if !abilities.load && !abilities.resume {
@@ -111,7 +120,10 @@ impl AcpChat {
         self.applied.clear();
         self.untold = match restored {
             Restored::Whole => None,
-            Restored::Nothing => self.told_again(turn),
+            Restored::Nothing => {
+                self.instructed = None;
+                self.told_again(turn)
+            }
         };
         Ok(session)
     }
@@ -219,6 +231,7 @@ impl AcpChat {
         if let Some((session, _)) = interrupted.filter(|(_, id)| turn.resume && *id == turn.turn_id) {
             self.session = Some(session);
         }
+        let context = SessionContext::read(&turn, self.shared.own_files()).await?;
         let mut session = tokio::select! {
             biased;
             () = events.cancelled() => return Err(AgentError::Cancelled),
@@ -230,25 +243,32 @@ impl AcpChat {
             prepared = self.prepare(&mut session, &turn, events) => prepared,
         };
         if let Err(error) = prepared {
-            self.idle = Some(IdleSession::new(session, self.shared.times.idle));
+            self.idle = Some(IdleSession::new(session, &self.shared));
             return Err(error);
         }
+        let instructions = context.in_words(self.instructed);
+        self.hook_context.extend(events.added_context());
+        let before = [instructions, self.untold.clone()].into_iter().flatten();
+        let before: Vec<String> = before.chain(hook_block(&self.hook_context)).collect();
         let id = session.id.clone();
         let memory = json!({
             "session": id, "chat": &*self.chat, "turn": turn.turn_id, "turnsBefore": turn.turns_before,
         });
         let mut run = TurnRun::new(&self.shared, &mut session, events);
-        let prompt = run.send(&turn, self.untold.clone()).await;
+        let prompt = run.send(&turn, before).await;
         if prompt.is_ok() {
             // Only a session with the whole conversation is one to restore.
             self.session = Some(id);
             self.untold = None;
+            self.instructed = context.fingerprint();
+            self.hook_context.clear();
         }
         let outcome = match prompt {
             Ok(prompt) => run.perform(prompt, memory).await,
             Err(_) => TurnOutcome::Died,
         };
-        let reply = run.finish();
+        let (reply, hook_context) = run.finish();
+        self.hook_context.extend(hook_context);
         self.transcript.add(&turn.text, &reply);
         self.last_turn = Some(turn.turn_id.clone());
         for changed in std::mem::take(&mut session.changed) {
@@ -257,7 +277,7 @@ impl AcpChat {
         self.shared.learn(&session.learned, &session.options);
         match outcome {
             TurnOutcome::Ended(result) => {
-                self.idle = Some(IdleSession::new(session, self.shared.times.idle));
+                self.idle = Some(IdleSession::new(session, &self.shared));
                 result
             }
             TurnOutcome::Died => {
@@ -312,6 +332,12 @@ fn about(cx: &ChatContext) -> Option<String> {
     let selection = selection.map(|text| format!("The user asks about this part of it:\n{text}"));
     let told: Vec<String> = conversation.into_iter().chain(selection).collect();
     (!told.is_empty()).then(|| told.join("\n\n"))
+}
+
+/// Returns the context that hooks added, for the agent.
+pub(crate) fn hook_block(context: &[String]) -> Option<String> {
+    let text = context.join("\n\n");
+    (!text.is_empty()).then(|| format!("<hook-context>\n{text}\n</hook-context>"))
 }
 
 /// Returns everything that a turn offers its agent.

@@ -3,6 +3,7 @@
 //! Nothing here waits or has a state. [`crate::chat`] performs the updates.
 
 mod content;
+pub(crate) mod elicitation;
 mod tool_call;
 
 use innkeeper_host::agent::Usage;
@@ -43,8 +44,10 @@ pub(crate) enum Update {
     Context(Map<String, Value>),
     /// A remark of the agent, not of its model.
     Notice(String),
-    /// Something that has no place in AHP.
+    /// Nothing that can be read.
     Unknown(String),
+    /// Something that has no place in AHP.
+    Unmapped(Value),
 }
 
 /// A step of a plan.
@@ -93,7 +96,8 @@ pub(crate) fn update(params: &Value) -> Update {
             Some(text) => Update::Notice(text),
             None => Update::Unknown(kind.to_owned()),
         },
-        _ => Update::Unknown(kind.to_owned()),
+        "" => Update::Unknown(kind.to_owned()),
+        _ => Update::Unmapped(update.clone()),
     }
 }
 
@@ -153,9 +157,11 @@ fn context(update: &Value) -> Map<String, Value> {
 /// The meaning of the token counts that an agent reports at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum UsageScope {
-    /// The turn, or its last request: reported as it is.
+    /// The turn.
     #[default]
     Turn,
+    /// The last request to the model alone: reported with a mark.
+    LastCall,
     /// Everything since the process started: the counts of before are subtracted.
     Process,
 }
@@ -191,6 +197,21 @@ impl Tokens {
             output: quota["output_tokens"].as_u64()?,
             ..Self::default()
         })
+    }
+
+    /// Returns the sum of two reports.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let optional = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (None, None) => None,
+            (one, other) => Some(one.unwrap_or(0) + other.unwrap_or(0)),
+        };
+        Self {
+            input: self.input + other.input,
+            output: self.output + other.output,
+            cache_read: optional(self.cache_read, other.cache_read),
+            cache_write: optional(self.cache_write, other.cache_write),
+            thought: optional(self.thought, other.thought),
+        }
     }
 
     /// Returns the counts since an earlier report.
@@ -260,6 +281,8 @@ mod tests {
             Update::Echo
         );
         // Goose and Codex send it without a title.
+        let future = json!({ "sessionUpdate": "hologram_update", "x": 1 });
+        assert_eq!(read(future.clone()), Update::Unmapped(future));
         for update in [
             json!({ "sessionUpdate": "session_info_update", "updatedAt": "now" }),
             json!({}),

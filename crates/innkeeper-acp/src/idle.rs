@@ -1,15 +1,13 @@
 //! A session between turns: a task reads what its agent says, ends it after a while, and gives it back for a turn.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agent::AgentContext;
 use crate::session::Session;
-
-/// How long a cancelled prompt may go on before its agent is ended.
-const CANCEL_TIME: Duration = Duration::from_secs(10);
 
 /// A session that waits for its next turn. Dropped, its agent ends.
 #[derive(Debug)]
@@ -20,12 +18,16 @@ pub(crate) struct IdleSession {
 
 impl IdleSession {
     /// Parks a session, which ends after an idle time.
-    pub(crate) fn new(session: Session, idle: Duration) -> Self {
-        Self::opening(async move { Some(session) }, idle)
+    pub(crate) fn new(session: Session, shared: &Arc<AgentContext>) -> Self {
+        Self::opening(async move { Some(session) }, shared)
     }
 
     /// Opens a session in the background and parks it.
-    pub(crate) fn opening(opening: impl Future<Output = Option<Session>> + Send + 'static, idle: Duration) -> Self {
+    pub(crate) fn opening(
+        opening: impl Future<Output = Option<Session>> + Send + 'static,
+        shared: &Arc<AgentContext>,
+    ) -> Self {
+        let shared = Arc::clone(shared);
         let (take, mut taken) = oneshot::channel();
         let task = tokio::spawn(async move {
             let mut opening = std::pin::pin!(opening);
@@ -37,7 +39,7 @@ impl IdleSession {
                     return opening.await;
                 }
             };
-            wait(session?, taken, idle).await
+            wait(session?, taken, &shared).await
         });
         Self { take, task }
     }
@@ -50,9 +52,9 @@ impl IdleSession {
     }
 }
 
-async fn wait(mut session: Session, mut taken: oneshot::Receiver<()>, idle: Duration) -> Option<Session> {
-    let idle_until = Instant::now() + idle;
-    let cancelled_until = Instant::now() + CANCEL_TIME;
+async fn wait(mut session: Session, mut taken: oneshot::Receiver<()>, shared: &AgentContext) -> Option<Session> {
+    let idle_until = Instant::now() + shared.times.idle;
+    let cancelled_until = Instant::now() + shared.times.cancel;
     let mut is_wanted = false;
     loop {
         let is_busy = session.unanswered.is_some();
@@ -71,6 +73,8 @@ async fn wait(mut session: Session, mut taken: oneshot::Receiver<()>, idle: Dura
                 };
                 // An agent that ended is started again with the next turn.
                 handled.ok()?;
+                // Commands come a moment after a session is open.
+                shared.learn(&session.learned, &session.options);
             }
             call = Session::next_call(&mut session.tools) => call.refuse("no turn is running"),
             () = tokio::time::sleep_until(cancelled_until), if is_busy => break,

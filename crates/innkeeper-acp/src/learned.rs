@@ -136,7 +136,7 @@ impl Learned {
                 directories: has(&session["additionalDirectories"]),
             },
             sign_in: methods
-                .filter_map(|method| Some((text(&method["name"])?, text(&method["description"]))))
+                .filter_map(|method| Some((text(&method["name"])?, sign_in_description(method))))
                 .collect(),
             options: Vec::new(),
             commands: Vec::new(),
@@ -197,6 +197,27 @@ impl SessionOption {
             Some(choices) => choices.iter().any(|choice| *value == *choice.id),
         }
     }
+}
+
+/// Describes a way to sign in, with the arguments or variables that it needs.
+fn sign_in_description(method: &Value) -> Option<String> {
+    let words = |list: &Value, field: Option<&str>| {
+        let entries = list.as_array().into_iter().flatten();
+        let entries = entries.filter_map(|entry| field.map_or(entry, |field| &entry[field]).as_str());
+        entries.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let arguments = words(&method["args"], None).join(" ");
+    let mut variables = words(&method["vars"], Some("name"));
+    variables.extend(text(&method["varName"]));
+    let needed = match () {
+        () if method["type"] == "terminal" && !arguments.is_empty() => {
+            Some(format!("run the agent's program with `{arguments}` in a terminal"))
+        }
+        () if !variables.is_empty() => Some(format!("set {}", variables.join(", "))),
+        () => None,
+    };
+    let parts: Vec<String> = text(&method["description"]).into_iter().chain(needed).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 fn choice(choice: &OptionChoice) -> Choice {

@@ -46,6 +46,10 @@ pub(crate) struct Session {
     replayed: usize,
     /// The endpoint through which the agent reaches the session's tools.
     pub(crate) tools: Option<Endpoint>,
+    /// The ways to sign in, as the agent reports them.
+    sign_in: Vec<Value>,
+    /// Updates of the turn that have no place in AHP.
+    pub(crate) unmapped: Vec<Value>,
     /// Whether the agent has got a message, or has its conversation from before.
     pub(crate) is_used: bool,
 }
@@ -125,7 +129,19 @@ impl Session {
     /// Opens a new session in the process of this one.
     pub(crate) async fn begin(mut self, shared: &AgentContext) -> Result<Self, OpenError> {
         let params = self.params();
-        let answer = match self.ask("session/new", params, shared.times.start).await {
+        let mut asked = self.ask("session/new", params.clone(), shared.times.start).await;
+        if let Err(Failed::Refused(refused)) = &asked
+            && refused.code == code::AUTH_REQUIRED
+            && let Some(method) = self.usable_sign_in(shared)
+        {
+            let signed_in = self
+                .ask("authenticate", json!({ "methodId": method }), shared.times.start)
+                .await;
+            if signed_in.is_ok() {
+                asked = self.ask("session/new", params, shared.times.start).await;
+            }
+        }
+        let answer = match asked {
             Ok(answer) => answer,
             Err(failed) => return Err(self.explain(shared, "session/new", failed).await),
         };
@@ -142,6 +158,18 @@ impl Session {
         learned::take_defaults(&mut self.options);
         shared.learn(&self.learned, &self.options);
         Ok(self)
+    }
+
+    /// Returns the way to sign in that needs no user: the one whose variables the agent has.
+    fn usable_sign_in(&self, shared: &AgentContext) -> Option<String> {
+        let environment = shared.command.environment();
+        let has = |name: &Value| name.as_str().is_some_and(|name| environment.contains_key(name));
+        let usable = |method: &&Value| match method["vars"].as_array() {
+            Some(variables) if !variables.is_empty() => variables.iter().all(|variable| has(&variable["name"])),
+            _ => has(&method["varName"]),
+        };
+        let method = self.sign_in.iter().find(usable)?;
+        method["id"].as_str().map(str::to_owned)
     }
 
     /// Returns everything that the agent is offered.
@@ -198,6 +226,8 @@ impl Session {
             unanswered: None,
             replayed: 0,
             tools,
+            sign_in: Vec::new(),
+            unmapped: Vec::new(),
             is_used: false,
         };
         let params = json!({
@@ -205,6 +235,7 @@ impl Session {
             "clientCapabilities": {
                 "fs": { "readTextFile": shared.serves_files, "writeTextFile": shared.serves_files },
                 "terminal": shared.serves_terminals,
+                "elicitation": { "form": {}, "url": {} },
             },
             "clientInfo": { "name": "innkeeper", "title": "Innkeeper", "version": env!("CARGO_PKG_VERSION") },
         });
@@ -226,6 +257,7 @@ impl Session {
             });
         }
         let told = Learned::of_initialize(&answer);
+        session.sign_in = answer["authMethods"].as_array().cloned().unwrap_or_default();
         // Commands may have come already.
         let commands = std::mem::take(&mut session.learned.commands);
         session.learned = Learned { commands, ..told };
@@ -239,6 +271,16 @@ impl Session {
         let servers = self.tools.as_ref().and_then(|endpoint| endpoint.entry(takes_http));
         let servers: Vec<Value> = servers.into_iter().collect();
         let mut params = json!({ "cwd": first, "mcpServers": servers });
+        let is_claude = self
+            .learned
+            .name
+            .as_ref()
+            .is_some_and(|name| name.to_lowercase().contains("claude"));
+        if is_claude && self.tools.is_some() {
+            // Claude finds the same files, and would start their servers a second time.
+            let settings = json!({ "disabledMcpjsonServers": self.offered().customizations.server_names() });
+            params["_meta"] = json!({ "claudeCode": { "options": { "settings": settings } } });
+        }
         let further: Vec<&PathBuf> = directories.collect();
         if self.learned.abilities.directories && !further.is_empty() {
             params["additionalDirectories"] = json!(further);
@@ -271,7 +313,7 @@ impl Session {
                         }
                     };
                     if method == "session/load" {
-                        self.skip_replay().await?;
+                        self.read_until_quiet(REPLAY_QUIET).await?;
                         // Hermes, Nanocoder and OpenHands load any id: without a history it is not the session.
                         return Ok(self.replayed > 0);
                     }
@@ -287,10 +329,10 @@ impl Session {
         Ok(false)
     }
 
-    /// Takes the history that an agent sends after it has answered: clients have it already.
-    async fn skip_replay(&mut self) -> Result<(), String> {
+    /// Takes what an agent sends after it has answered, such as the history: clients have it already.
+    pub(crate) async fn read_until_quiet(&mut self, quiet_time: Duration) -> Result<(), String> {
         let quiet = async {
-            while let Ok(incoming) = tokio::time::timeout(REPLAY_QUIET, self.wire.next()).await {
+            while let Ok(incoming) = tokio::time::timeout(quiet_time, self.wire.next()).await {
                 self.between(incoming?).await?;
             }
             Ok::<(), Closed>(())
@@ -394,7 +436,7 @@ impl Session {
                     }
                     Update::Title(title) => self.title = Some(title),
                     Update::Context(context) => self.context = context,
-                    Update::Unknown(_) => {}
+                    Update::Unknown(_) | Update::Unmapped(_) => {}
                     // The host has the history, and what an agent says without a question has no turn.
                     _ => self.replayed += 1,
                 }

@@ -12,9 +12,9 @@ use crate::learned::Abilities;
 const CONTINUE: &str = "Your work on the last message was interrupted before it was done. Continue it from where you \
                         stopped; do not repeat what is done already. The message was:";
 
-/// Returns the prompt of a turn, with text that comes before the user's message.
-pub(crate) fn prompt(turn: &TurnInput, before: Option<String>, abilities: Abilities) -> Vec<Value> {
-    let mut blocks: Vec<Value> = before.map(|text| text_block(&text)).into_iter().collect();
+/// Returns the prompt of a turn, with texts that come before the user's message.
+pub(crate) fn prompt(turn: &TurnInput, before: &[String], abilities: Abilities) -> Vec<Value> {
+    let mut blocks: Vec<Value> = before.iter().map(|text| text_block(text)).collect();
     let text = match &turn.called {
         // The user named a skill or a prompt of the session; the agent gets its text.
         Some(called) => called.text.clone(),
@@ -26,15 +26,13 @@ pub(crate) fn prompt(turn: &TurnInput, before: Option<String>, abilities: Abilit
         text
     };
     blocks.push(text_block(&text));
-    blocks.extend(
-        turn.attachments
-            .iter()
-            .map(|attachment| attached(attachment, abilities)),
-    );
+    let of_prompt = turn.called.iter().flat_map(|called| &called.attachments);
+    let attachments = turn.attachments.iter().chain(of_prompt);
+    blocks.extend(attachments.map(|attachment| attached(attachment, abilities)));
     blocks
 }
 
-fn text_block(text: &str) -> Value {
+pub(crate) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 

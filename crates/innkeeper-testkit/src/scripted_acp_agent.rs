@@ -86,6 +86,13 @@ impl ScriptedAgent {
         match message["method"].as_str() {
             Some("initialize") if self.has("silent") => {}
             Some("initialize") => self.answer(&id, self.initialize()),
+            Some("session/new") if self.has("env-auth") && self.noted("signed-in").is_empty() => {
+                self.refuse(&id, -32000, "Authentication required");
+            }
+            Some("authenticate") => {
+                self.append("signed-in", params["methodId"].as_str().unwrap());
+                self.answer(&id, json!({}));
+            }
             Some("session/new") if self.has("signed-out") => {
                 self.refuse(&id, -32000, "Authentication required");
             }
@@ -149,15 +156,30 @@ impl ScriptedAgent {
         let version = if self.has("future") { 99 } else { 1 };
         json!({
             "protocolVersion": version,
-            "agentInfo": { "name": "scripted", "title": if self.has("copilot") { "Copilot" } else { "Scripted" }, "version": "1.2.3" },
+            "agentInfo": { "name": "scripted", "title": self.title(), "version": "1.2.3" },
             "agentCapabilities": {
                 "loadSession": self.quirks.iter().any(|quirk| quirk.starts_with("load")),
                 "promptCapabilities": { "image": true, "embeddedContext": true },
                 "sessionCapabilities": session,
                 "mcpCapabilities": { "http": !self.has("no-http") },
             },
-            "authMethods": [{ "id": "login", "name": "Log in", "description": "Run `scripted login`" }],
+            "authMethods": [
+                { "id": "login", "name": "Log in", "description": "Run `scripted login`" },
+                { "id": "key", "name": "Key", "type": "env_var", "vars": [{ "name": STATE }] },
+            ],
         })
+    }
+
+    fn title(&self) -> &str {
+        let title = ["copilot", "goose", "claude"].into_iter().find(|agent| self.has(agent));
+        title.unwrap_or("Scripted")
+    }
+
+    /// Returns what was appended to a file of the state.
+    fn noted(&self, name: &str) -> String {
+        let file = self.state.as_ref().map(|state| state.join(name));
+        file.and_then(|file| std::fs::read_to_string(file).ok())
+            .unwrap_or_default()
     }
 
     fn set_mode(&self, session: &str, mode: &str) {
@@ -166,6 +188,7 @@ impl ScriptedAgent {
 
     fn session(&self, session: &str, params: &Value) -> Value {
         self.append("directories", &format!("{}\n", params["cwd"].as_str().unwrap()));
+        self.append("meta", &format!("{}\n", params["_meta"]));
         self.connect(params);
         let modes = json!([{ "id": "ask", "name": "Ask" }, { "id": "code", "name": "Code" }]);
         json!({
@@ -265,12 +288,18 @@ impl ScriptedAgent {
         );
     }
 
-    /// Sends a request to the host and waits for its answer: the whole message.
-    fn request(&self, method: &str, params: Value) -> Value {
+    /// Sends a request to the host, and returns its id and the place of its answer.
+    fn begin_request(&self, method: &str, params: Value) -> (i64, mpsc::Receiver<Value>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
         self.answers.lock().unwrap().insert(id, sender);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        (id, receiver)
+    }
+
+    /// Sends a request to the host and waits for its answer: the whole message.
+    fn request(&self, method: &str, params: Value) -> Value {
+        let (_, receiver) = self.begin_request(method, params);
         receiver.recv_timeout(Duration::from_secs(120)).unwrap_or(Value::Null)
     }
 
@@ -278,6 +307,9 @@ impl ScriptedAgent {
     fn wait_for_cancel(&self) {
         while !self.is_cancelled.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(10));
+        }
+        while self.has("never-cancel") {
+            std::thread::sleep(Duration::from_secs(1));
         }
         if self.has("slow-cancel") {
             std::thread::sleep(Duration::from_millis(700));

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use innkeeper_host::agent::{Confirmation, Decision, Invocation, Offer, ToolCall, ToolDraft, ToolResult, Verdict};
 use innkeeper_host::{AgentError, EventSink};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::client::terminals::Terminals;
 use crate::from_agent::{Status, ToolPatch, ToolView};
@@ -21,6 +22,8 @@ pub(crate) struct Calls {
     order: Vec<String>,
     /// The tools that the agent has from us, when the last call began.
     pub(crate) offered: Offered,
+    /// The ids of the calls at the host.
+    pub(crate) ids: Vec<String>,
     /// How often the agent has called each of our tools.
     own: HashMap<String, usize>,
 }
@@ -35,6 +38,8 @@ struct Call {
     is_synthetic: bool,
     /// Why a hook or a user did not let it run.
     refusal: Option<String>,
+    /// The permission request about it, and the way to withdraw it.
+    asked: Option<(Value, oneshot::Sender<()>)>,
 }
 
 /// The progress of a call at the host.
@@ -76,6 +81,8 @@ enum Decided {
     Denied(Decision),
     /// A hook refused it, and it is over.
     Refused(String),
+    /// The agent does not want to know any more.
+    Withdrawn,
 }
 
 /// The consequence of a decision for the agent.
@@ -123,7 +130,9 @@ impl Calls {
                     || call.view.status > Status::Pending
                     || self.offered.tools().is_empty() =>
                 {
-                    call.stage = Stage::Draft(Box::new(begin(events, &call.view).await?));
+                    let draft = begin(events, &call.view).await?;
+                    self.ids.push(draft.id().to_owned());
+                    call.stage = Stage::Draft(Box::new(draft));
                 }
                 None => {}
             }
@@ -220,6 +229,8 @@ impl Calls {
         };
         let invocation = invocation(&call.view);
         let stage = std::mem::replace(&mut call.stage, Stage::Moving);
+        let (withdraw, mut withdrawn) = oneshot::channel();
+        call.asked = Some((request.clone(), withdraw));
         let asked = Some((request, options));
         let id = id.to_owned();
         let confirm: BoxFuture<'static, Result<Verdict, AgentError>> = match stage {
@@ -231,16 +242,26 @@ impl Calls {
             }
         };
         Some(Box::pin(async move {
-            let outcome = confirm.await.map(|verdict| match verdict {
-                Verdict::Approved(call, decision) => Decided::Runs(Box::new(call), Some(decision)),
-                Verdict::Denied(decision) => Decided::Denied(decision),
-            });
+            let outcome = tokio::select! {
+                verdict = confirm => verdict.map(|verdict| match verdict {
+                    Verdict::Approved(call, decision) => Decided::Runs(Box::new(call), Some(decision)),
+                    Verdict::Denied(decision) => Decided::Denied(decision),
+                }),
+                Ok(()) = &mut withdrawn => Ok(Decided::Withdrawn),
+            };
             Moved {
                 call: id,
                 asked,
                 outcome,
             }
         }))
+    }
+
+    /// Withdraws the permission request with an id. Returns whether there is one.
+    pub(crate) fn withdraw(&mut self, request: &Value) -> bool {
+        let mut calls = self.calls.values_mut();
+        let asked = calls.find_map(|call| call.asked.take_if(|asked| asked.0 == *request));
+        asked.is_some_and(|(_, withdraw)| withdraw.send(()).is_ok())
     }
 
     /// Takes a decision about a call.
@@ -253,6 +274,7 @@ impl Calls {
             Decided::Runs(call, decision) => (Stage::Running(call), decision, None),
             Decided::Denied(decision) => (Stage::Over, Some(decision), None),
             Decided::Refused(reason) => (Stage::Over, None, Some(reason)),
+            Decided::Withdrawn => (Stage::Over, None, None),
         };
         if let Some(call) = call {
             call.stage = stage;
@@ -375,11 +397,6 @@ impl Calls {
         self.calls
             .values()
             .any(|call| matches!(call.stage, Stage::Running(_) | Stage::Moving))
-    }
-
-    /// Returns whether the turn has had a call.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
     }
 
     /// Ends the calls that the agent left open at the end of its turn.

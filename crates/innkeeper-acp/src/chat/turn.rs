@@ -1,29 +1,33 @@
 //! One turn: a prompt, everything that the agent sends until it answers, and the requests that it makes meanwhile.
 
+mod ending;
+
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use innkeeper_host::agent::{Decision, ToolCall, ToolContent, ToolResult};
+use innkeeper_host::agent::{Decision, ToolCall, ToolContent};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use innkeeper_std::needed_variables;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::calls::{Calls, Consequence, Move, Moved};
 use crate::agent::AgentContext;
 use crate::client::files::Files;
 use crate::client::terminals::{Terminals, command_line};
-use crate::from_agent::{self, Block, PlanStep, StepStatus, Tokens, ToolPatch, Update, UsageScope, checklist};
-use crate::session::{ChangedOption, Session, sign_in_message};
+use crate::from_agent::{self, Block, PlanStep, StepStatus, Tokens, ToolPatch, Update, checklist, elicitation};
+use crate::session::{ChangedOption, Session};
 use crate::to_agent;
 use crate::tools::{self, ToolRequest};
 use crate::wire::{Closed, Incoming, RpcError, code};
 
+/// Updates without a place in AHP that are kept per turn, and the bytes of one.
+const MAX_UNMAPPED: usize = 20;
+const MAX_UNMAPPED_BYTES: usize = 2 << 10;
 /// How often a busy agent that says nothing is reported as alive.
 const ALIVE_PACE: Duration = Duration::from_secs(10);
-/// How long decisions are awaited after the agent has ended its turn: hooks may still run.
-const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 /// The end of a turn.
 #[derive(Debug)]
@@ -43,8 +47,8 @@ struct WaitingTerminal {
     call: Option<String>,
 }
 
-/// A request of the agent that takes time, and its outcome.
-type Served = BoxFuture<'static, (Value, Result<Value, RpcError>)>;
+/// A request of the agent that takes time, and its outcome; nothing if it was withdrawn.
+type Served = BoxFuture<'static, Option<(Value, Result<Value, RpcError>)>>;
 
 /// A turn that runs.
 pub(super) struct TurnRun<'a> {
@@ -54,6 +58,8 @@ pub(super) struct TurnRun<'a> {
     calls: Calls,
     moves: FuturesUnordered<Move>,
     serving: FuturesUnordered<Served>,
+    /// The ways to withdraw these requests.
+    withdrawals: Vec<(Value, oneshot::Sender<()>)>,
     /// The agent's calls of our tools.
     tools: FuturesUnordered<BoxFuture<'static, Result<(), AgentError>>>,
     terminals: Terminals,
@@ -70,6 +76,10 @@ pub(super) struct TurnRun<'a> {
     has_shown: bool,
     /// The message that the last text belonged to.
     message: Option<String>,
+    /// The tokens that the turn cost so far.
+    spent: Tokens,
+    /// The context that hooks added about calls.
+    hook_context: Vec<String>,
     /// Whether a user refused a call.
     is_denied: bool,
     /// Why the agent was told to stop.
@@ -106,6 +116,7 @@ impl<'a> TurnRun<'a> {
             calls: Calls::default(),
             moves: FuturesUnordered::new(),
             serving: FuturesUnordered::new(),
+            withdrawals: Vec::new(),
             tools: FuturesUnordered::new(),
             terminals: Terminals::default(),
             open: Vec::new(),
@@ -115,15 +126,17 @@ impl<'a> TurnRun<'a> {
             reply: String::new(),
             has_shown: false,
             message: None,
+            spent: Tokens::default(),
+            hook_context: Vec::new(),
             is_denied: false,
             stopped: None,
             steps: Vec::new(),
         }
     }
 
-    /// Sends the prompt, with text that comes before the user's message.
-    pub(super) async fn send(&mut self, turn: &TurnInput, before: Option<String>) -> Result<i64, Closed> {
-        let blocks = to_agent::prompt(turn, before, self.session.learned.abilities);
+    /// Sends the prompt, with texts that come before the user's message.
+    pub(super) async fn send(&mut self, turn: &TurnInput, before: Vec<String>) -> Result<i64, Closed> {
+        let blocks = to_agent::prompt(turn, &before, self.session.learned.abilities);
         let params = json!({ "sessionId": self.session.id, "prompt": blocks });
         self.session.is_used = true;
         self.session.wire.request("session/prompt", params).await
@@ -132,26 +145,45 @@ impl<'a> TurnRun<'a> {
     /// Follows the agent to its answer to the prompt. The memory names the session for the next time that the chat is
     /// opened.
     pub(super) async fn perform(&mut self, prompt: i64, memory: Value) -> TurnOutcome {
-        let followed = match self.events.remember(memory).await {
-            Ok(()) => self.follow(prompt).await,
-            Err(error) => Err(error.into()),
-        };
-        match followed {
-            Ok(outcome) => TurnOutcome::Ended(self.end(outcome).await),
-            Err(Interruption::Closed) => TurnOutcome::Died,
-            Err(Interruption::Agent(error)) => {
-                self.session.unanswered = Some(prompt);
-                match self.cancel().await {
-                    Ok(()) => TurnOutcome::Ended(Err(error)),
-                    Err(_) => TurnOutcome::Died,
+        let mut prompt = prompt;
+        let mut remembered = self.events.remember(memory).await;
+        loop {
+            let followed = match remembered {
+                Ok(()) => self.follow(prompt).await,
+                Err(error) => Err(error.into()),
+            };
+            let outcome = match followed {
+                Ok(outcome) => outcome,
+                Err(Interruption::Closed) => return TurnOutcome::Died,
+                Err(Interruption::Agent(error)) => {
+                    self.session.unanswered = Some(prompt);
+                    return match self.cancel().await {
+                        Ok(()) => TurnOutcome::Ended(Err(error)),
+                        Err(_) => TurnOutcome::Died,
+                    };
                 }
+            };
+            let reason = match self.conclude(&outcome).await {
+                Ok(true) => self.events.may_stop().await,
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match reason {
+                Ok(None) => return TurnOutcome::Ended(self.end(outcome).await),
+                Ok(Some(reason)) => match self.go_on(&reason).await {
+                    Ok(next) => prompt = next,
+                    Err(_) => return TurnOutcome::Died,
+                },
+                Err(error) => return TurnOutcome::Ended(Err(error)),
             }
+            remembered = Ok(());
         }
     }
 
-    /// Returns the text of the answer. Commands of the turn that still run end now.
-    pub(super) fn finish(self) -> String {
-        self.reply
+    /// Returns the text of the answer, and the context that hooks added about calls. Commands of the turn that still run
+    /// end now.
+    pub(super) fn finish(self) -> (String, Vec<String>) {
+        (self.reply, self.hook_context)
     }
 
     async fn follow(&mut self, prompt: i64) -> Result<Result<Value, RpcError>, Interruption> {
@@ -162,16 +194,16 @@ impl<'a> TurnRun<'a> {
                 biased;
                 () = self.events.cancelled() => return Err(AgentError::Cancelled.into()),
                 Some(moved) = self.moves.next(), if !self.moves.is_empty() => self.moved(moved).await?,
-                Some((request, outcome)) = self.serving.next(), if !self.serving.is_empty() => {
-                    self.answer(&request, outcome).await?;
+                Some(served) = self.serving.next(), if !self.serving.is_empty() => {
+                    if let Some((request, outcome)) = served {
+                        self.answer(&request, outcome).await?;
+                    }
                 }
                 Some(done) = self.tools.next(), if !self.tools.is_empty() => done?,
                 call = Session::next_call(&mut self.session.tools) => self.call_tool(call),
                 incoming = self.session.wire.next() => match incoming? {
                     Incoming::Notification { method, params } => {
-                        if method == "session/update" && params["sessionId"].as_str().is_none_or(|id| id == self.session.id) {
-                            self.update(from_agent::update(&params)).await?;
-                        }
+                        self.notified(method, params).await?;
                     }
                     Incoming::Request { id, method, params } => {
                         self.open.push((id.clone(), method.clone()));
@@ -190,6 +222,53 @@ impl<'a> TurnRun<'a> {
         }
     }
 
+    async fn notified(&mut self, method: String, params: Value) -> Result<(), Interruption> {
+        match method.as_str() {
+            "session/update" => {
+                if params["sessionId"].as_str().is_none_or(|id| id == self.session.id) {
+                    self.update(from_agent::update(&params)).await?;
+                }
+            }
+            "$/cancel_request" => self.withdraw(&params["requestId"]).await?,
+            _ => self.note_unmapped(json!({ "method": method, "params": params })),
+        }
+        Ok(())
+    }
+
+    /// Ends a request that the agent does not want answered any more.
+    async fn withdraw(&mut self, request: &Value) -> Result<(), Interruption> {
+        let position = self.withdrawals.iter().position(|(known, _)| known == request);
+        let is_served = position
+            .map(|position| self.withdrawals.swap_remove(position))
+            .is_some();
+        if self.calls.withdraw(request) || is_served {
+            let error = RpcError::new(code::CANCELLED, "the request was cancelled");
+            self.answer(request, Err(error)).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps something that has no place in AHP.
+    fn note_unmapped(&mut self, unmapped: Value) {
+        let kept = &mut self.session.unmapped;
+        if kept.len() < MAX_UNMAPPED && unmapped.to_string().len() <= MAX_UNMAPPED_BYTES {
+            kept.push(unmapped);
+        }
+    }
+
+    /// Serves a request that takes time. The agent can withdraw it.
+    fn serve(&mut self, id: Value, serving: impl Future<Output = Result<Value, RpcError>> + Send + 'static) {
+        let (withdraw, withdrawn) = oneshot::channel::<()>();
+        self.withdrawals.retain(|(_, withdraw)| !withdraw.is_closed());
+        self.withdrawals.push((id.clone(), withdraw));
+        self.serving.push(Box::pin(async move {
+            tokio::select! {
+                outcome = serving => Some((id, outcome)),
+                _ = withdrawn => None,
+            }
+        }));
+    }
+
     async fn update(&mut self, update: Update) -> Result<(), Interruption> {
         match update {
             Update::Text { text, message } => {
@@ -202,6 +281,7 @@ impl<'a> TurnRun<'a> {
             Update::Thought(text) => self.events.reasoning(text).await?,
             Update::Block(block) => self.show(block).await?,
             Update::Echo | Update::Unknown(_) => {}
+            Update::Unmapped(update) => self.note_unmapped(update),
             Update::Tool(patch) => self.patch(*patch).await?,
             Update::Plan(steps) => self.show_plan(steps).await?,
             Update::Commands(commands) => {
@@ -275,6 +355,7 @@ impl<'a> TurnRun<'a> {
         if self.calls.wants_offered(&patch.id) {
             self.calls.offered = self.session.offered();
         }
+        self.has_shown = true;
         self.calls.patch(self.events, patch, is_asked).await?;
         Ok(())
     }
@@ -286,6 +367,7 @@ impl<'a> TurnRun<'a> {
             return request.refuse(&problem);
         };
         self.message = None;
+        self.has_shown = true;
         self.calls.note_own(&request.name);
         self.tools
             .push(Box::pin(tools::serve(request, tool, self.events.clone())));
@@ -339,18 +421,29 @@ impl<'a> TurnRun<'a> {
             }
             "fs/read_text_file" if self.shared.serves_files => {
                 let reading = files().read(params);
-                self.serving.push(Box::pin(async move { (id, reading.await) }));
+                self.serve(id, reading);
                 return Ok(());
             }
             "fs/write_text_file" if self.shared.serves_files => {
                 let writing = files().write(params);
-                self.serving.push(Box::pin(async move { (id, writing.await) }));
+                self.serve(id, writing);
                 return Ok(());
+            }
+            "elicitation/create" => {
+                if let Some(question) = elicitation::question(&params) {
+                    let events = self.events.clone();
+                    self.serve(id, async move {
+                        match events.elicit(question).await {
+                            Ok(answer) => elicitation::answer(answer),
+                            Err(error) => Err(RpcError::new(code::CANCELLED, error.to_string())),
+                        }
+                    });
+                    return Ok(());
+                }
             }
             "terminal/wait_for_exit" => {
                 if let Ok(terminal) = self.terminals.find(&params) {
-                    self.serving
-                        .push(Box::pin(async move { (id, Ok(terminal.wait().await)) }));
+                    self.serve(id, async move { Ok(terminal.wait().await) });
                     return Ok(());
                 }
             }
@@ -490,6 +583,7 @@ impl<'a> TurnRun<'a> {
     async fn answer_open(&mut self) -> Result<(), Closed> {
         self.moves.clear();
         self.serving.clear();
+        self.withdrawals.clear();
         self.tools.clear();
         for (request, method) in std::mem::take(&mut self.open) {
             let outcome = match method.as_str() {
@@ -506,111 +600,5 @@ impl<'a> TurnRun<'a> {
         self.answer_open().await?;
         let params = json!({ "sessionId": self.session.id });
         self.session.wire.notify("session/cancel", params).await
-    }
-
-    /// Ends the turn after the agent's answer.
-    async fn end(&mut self, outcome: Result<Value, RpcError>) -> Result<(), AgentError> {
-        self.settle().await?;
-        // An agent that is gone is noticed by the next turn.
-        let _ = self.answer_open().await;
-        self.calls.close(&self.terminals).await?;
-        if let Some(call) = self.plan.take() {
-            let done = self.steps.iter().filter(|step| step.status == StepStatus::Done).count();
-            let summary = format!("Plan: {done} of {} steps done", self.steps.len());
-            call.complete(ToolResult::text(summary, checklist(&self.steps))).await?;
-        }
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(error) => return Err(self.explain(&error)),
-        };
-        if let Some(tokens) = Tokens::of_answer(&answer) {
-            let turn = match self.shared.usage_scope() {
-                UsageScope::Turn => tokens,
-                UsageScope::Process => tokens.since(self.session.tokens),
-            };
-            self.session.tokens = tokens;
-            let usage = turn.usage(self.session.model(), &self.session.context);
-            self.events.usage(usage).await?;
-        } else if !self.session.context.is_empty() {
-            let usage = innkeeper_host::agent::Usage {
-                model: self.session.model(),
-                meta: from_agent::named(self.session.context.clone()),
-                ..innkeeper_host::agent::Usage::default()
-            };
-            self.events.usage(usage).await?;
-        }
-        if let Some(reason) = self.stopped.take() {
-            let message = format!(
-                "{} ran a tool that a hook refuses, so it was stopped: {reason}",
-                self.shared.name()
-            );
-            return Err(AgentError::failed("hookRefused", message));
-        }
-        if let Some(notice) = self.stop_notice(answer["stopReason"].as_str()) {
-            self.events.notice(notice).await?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the decisions that are still open when the agent has answered. Questions to users are withdrawn, because
-    /// the agent does not wait for them any more.
-    async fn settle(&mut self) -> Result<(), AgentError> {
-        let settling = async {
-            while self.calls.is_moving()
-                && let Some(moved) = self.moves.next().await
-            {
-                let is_question = moved.asked.is_some();
-                let id = moved.call.clone();
-                if let Consequence::Stop(reason) = self.calls.moved(moved)? {
-                    self.stopped.get_or_insert(reason);
-                }
-                if !is_question {
-                    let moving = self.calls.follow(&id, &self.terminals).await?;
-                    self.moves.extend(moving);
-                }
-            }
-            Ok(())
-        };
-        match tokio::time::timeout(SETTLE_TIME, settling).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.moves.clear();
-                Ok(())
-            }
-        }
-    }
-
-    /// Returns the notice for a turn that did not end as turns should.
-    fn stop_notice(&self, reason: Option<&str>) -> Option<String> {
-        let name = self.shared.name();
-        match reason {
-            Some("end_turn") | None if !self.has_shown && self.calls.is_empty() => {
-                Some(format!("{name} ended its turn without an answer."))
-            }
-            Some("end_turn") | None => None,
-            Some("max_tokens") => Some(format!("{name} stopped: the answer reached the limit of tokens.")),
-            Some("max_turn_requests") => Some(format!("{name} stopped: the turn reached its limit of model requests.")),
-            Some("refusal") => Some(format!("{name} refused to go on.")),
-            // Codex and Grok end their turn when a call is refused.
-            Some("cancelled") if self.is_denied => Some(format!("{name} stopped because a tool call was refused.")),
-            Some(other) => Some(format!("{name} stopped: {other}.")),
-        }
-    }
-
-    fn explain(&self, error: &RpcError) -> AgentError {
-        let name = self.shared.name();
-        let problem = error.in_words();
-        if error.code == code::AUTH_REQUIRED {
-            return AgentError::resumable(
-                "agentSignIn",
-                sign_in_message(self.shared, &self.session.learned, &problem),
-            );
-        }
-        // Claude has streamed the same text as its answer.
-        let short = problem.trim_start_matches("Internal error: ");
-        if !short.is_empty() && self.reply.contains(short) {
-            return AgentError::resumable("agentError", format!("{name} stopped with the error above."));
-        }
-        AgentError::resumable("agentError", format!("{name} reported an error: {problem}"))
     }
 }

@@ -1,5 +1,8 @@
 //! Differences between agents that clients do not see, each named after the agent that has it.
 
+use std::time::Duration;
+
+use innkeeper_acp::AcpTimes;
 use innkeeper_testkit::official::markdown;
 use serde_json::json;
 
@@ -131,4 +134,62 @@ async fn a_cancel_answers_open_permission_requests() {
     assert_eq!(stage.words("t2", "say next").await, "next");
     assert_eq!(agency.noted("starts").len(), 1, "the agent answered and goes on");
     stage.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn goose_counts_its_last_model_call_only() {
+    let agency = Agency::new("goose");
+    let stage = agency.open().await;
+    let usage = stage.turn("t1", "say hi").await.usage.expect("usage");
+    let meta = usage.meta.expect("fields");
+    assert_eq!(meta["innkeeper.acp"]["usageScope"], "lastCall");
+}
+
+#[tokio::test]
+async fn goose_withdraws_a_question() {
+    let agency = Agency::new("");
+    let stage = agency.open().await;
+    stage.begin("t1", "withdraw").await;
+    stage.call("pending-confirmation").await;
+    let turn = stage.end("t1").await;
+    assert_eq!(markdown(&turn.response_parts), "-32800");
+    stage.client.nothing_waits(&stage.uris.session).await;
+    stage.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn claude_and_kimi_ask_with_a_form() {
+    let agency = Agency::new("");
+    let stage = agency.open().await;
+    stage.begin("t1", "form").await;
+    let wait = stage.client.wait_for(&stage.uris.session, "chatInput").await;
+    let question = &wait["request"]["questions"][0];
+    assert_eq!(question["id"], "pet", "{wait}");
+    let answer = json!({ "state": "submitted", "value": { "kind": "selected", "value": "cat" } });
+    let action = json!({ "type": "chat/inputCompleted", "requestId": wait["request"]["id"], "response": "accept",
+                         "answers": { "pet": answer } });
+    stage.client.dispatch(&stage.uris.chat, action).await;
+    let turn = stage.end("t1").await;
+    assert_eq!(
+        markdown(&turn.response_parts),
+        r#"{"action":"accept","content":{"pet":"cat"}}"#
+    );
+}
+
+/// The agent of the former adapter, and Hermes, go silent after a cancel.
+#[tokio::test]
+async fn zed_codex_never_answers_a_cancelled_prompt() {
+    let times = AcpTimes {
+        cancel: Duration::from_millis(300),
+        ..AcpTimes::default()
+    };
+    let agency = Agency::new("never-cancel,load").with_times(times);
+    let stage = agency.open().await;
+    assert_eq!(stage.words("t1", "say one").await, "one");
+    stage.begin("t2", "slow").await;
+    stage.call("running").await;
+    stage.client.cancel_turn(&stage.uris.chat, "t2").await;
+    stage.end("t2").await;
+    assert_eq!(stage.words("t3", "recall").await, "1 messages, told 0: say one");
+    assert_eq!(agency.noted("starts").len(), 2);
 }

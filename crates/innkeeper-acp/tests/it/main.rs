@@ -1,5 +1,6 @@
 //! Real processes that speak ACP behind a host, through the published client: agents that behave, and agents that do not.
 
+mod customizations;
 mod differences;
 mod mapping;
 mod options;

@@ -167,7 +167,8 @@ async fn titles_usage_and_cost_are_reported() {
     assert_eq!(usage["model"], "small");
     assert_eq!(
         usage["_meta"]["innkeeper.acp"],
-        json!({ "contextTokens": 7, "contextWindow": 100, "cost": { "amount": 0.5, "currency": "USD" }, "thoughtTokens": 3 })
+        json!({ "contextTokens": 7, "contextWindow": 100, "cost": { "amount": 0.5, "currency": "USD" }, "thoughtTokens": 3,
+                "unmapped": [{ "sessionUpdate": "some_future_update" }] })
     );
     let session = &stage.uris.session;
     stage

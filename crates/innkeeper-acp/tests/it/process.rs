@@ -211,6 +211,8 @@ async fn a_check_reports_version_and_abilities() {
     let report = innkeeper_acp::check(&agent, agency.work()).await.expect("a report");
     assert_eq!(report.learned.version.as_deref(), Some("1.2.3"));
     assert!(report.learned.abilities.load && report.learned.abilities.resume);
+    let commands: Vec<&str> = report.learned.commands.iter().map(|command| &*command.name).collect();
+    assert_eq!(commands, ["polish"], "they come after the session");
     let pid = agency.noted("starts").pop().expect("a process");
     if cfg!(target_os = "linux") {
         assert!(
@@ -224,4 +226,13 @@ async fn a_check_reports_version_and_abilities() {
         .await
         .expect_err("signed out");
     assert!(problem.contains("sign in"), "{problem}");
+}
+
+/// Codex and others sign in by themselves if their variables are there.
+#[tokio::test]
+async fn a_key_in_the_environment_signs_in() {
+    let agency = Agency::new("env-auth");
+    let stage = agency.open().await;
+    assert_eq!(stage.words("t1", "say hi").await, "hi");
+    assert_eq!(agency.noted("signed-in"), ["key"]);
 }

@@ -32,6 +32,20 @@ impl ScriptedAgent {
         names.join(",")
     }
 
+    /// Says what a prompt is, and its text.
+    pub(super) fn prompt_of_server(&self, session: &str, name: &str) {
+        let listed = self.ask_server("prompts/list", json!({}));
+        let listed = listed["result"]["prompts"][0]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let prompt = self.ask_server("prompts/get", json!({ "name": name }));
+        let text = prompt["result"]["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap_or_default();
+        self.say(session, &format!("{listed}: {text}"));
+    }
+
     /// Calls a tool: `TOOL {"argument": 1}`. The call is announced in the words of an agent.
     pub(super) fn call_tool(&self, session: &str, line: &str) {
         let (tool, arguments) = line.split_once(' ').unwrap_or((line, "{}"));

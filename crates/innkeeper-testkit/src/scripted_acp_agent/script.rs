@@ -22,6 +22,10 @@ impl ScriptedAgent {
         self.prompts.fetch_add(1, Ordering::SeqCst);
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let outcome = match word {
+            "texts" => {
+                self.say(session, &texts.join(" || "));
+                Ok("end_turn")
+            }
             "blocks" => {
                 let kinds: Vec<&str> = blocks.iter().filter_map(|block| block["type"].as_str()).collect();
                 self.say(session, &kinds.join(","));
@@ -153,6 +157,9 @@ impl ScriptedAgent {
             }
             "empty" | "later-mode" => {}
             "mcp" => self.call_tool(session, rest),
+            "mcp-prompt" => self.prompt_of_server(session, rest),
+            "form" => self.form(session),
+            "withdraw" => self.withdraw(session),
             "mcp-tools" => self.say(session, &self.tools()),
             "embedded" => {
                 let resource = json!({ "uri": "file:///srv/note", "text": "a note" });
@@ -250,6 +257,28 @@ impl ScriptedAgent {
         }
         self.say(session, &format!("you chose {chosen}"));
         "end_turn"
+    }
+
+    /// Asks the user with a form.
+    fn form(&self, session: &str) {
+        let schema = json!({ "type": "object", "properties": { "pet": { "type": "string", "enum": ["cat", "dog"] } },
+                             "required": ["pet"] });
+        let asked = json!({ "sessionId": session, "mode": "form", "message": "Which pet?", "requestedSchema": schema });
+        let answer = self.request("elicitation/create", asked);
+        self.say(session, &answer["result"].to_string());
+    }
+
+    /// Asks for a permission, and does not want to know any more.
+    fn withdraw(&self, session: &str) {
+        let call = json!({ "toolCallId": "a", "title": "Ring the bell", "kind": "execute" });
+        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }]);
+        let params = json!({ "sessionId": session, "toolCall": call, "options": options });
+        let (id, answer) = self.begin_request("session/request_permission", params);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let params = json!({ "requestId": id });
+        self.send(&json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": params }));
+        let answer = answer.recv().unwrap();
+        self.say(session, &answer["error"]["code"].to_string());
     }
 
     fn edit(&self, session: &str, path: &str) {

@@ -7,7 +7,7 @@ use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal::{Output, note, one_line};
 use serde_json::json;
 
-use super::{Candidate, candidates};
+use super::candidates;
 use crate::cli::{AgentsCheckArgs, AgentsListArgs};
 use crate::config::ConfigFile;
 
@@ -19,11 +19,14 @@ pub(super) fn list(args: &AgentsListArgs) -> Result<(), Failure> {
     for candidate in &found {
         let settings = &candidate.settings;
         let program = settings.command.find();
-        let version = version(candidate);
+        let learned = AcpAgent::new(settings.clone()).learned();
+        let version = learned.version.as_deref().map(|version| one_line(version, 40));
         if args.json {
             let line = json!({
                 "id": settings.id, "name": settings.name, "configured": candidate.is_configured,
                 "program": program, "version": version,
+                // Nothing is known of an agent that never ran.
+                "abilities": version.as_ref().map(|_| learned.abilities),
             });
             output.show(&format!("{line}\n"))?;
             continue;
@@ -59,12 +62,6 @@ pub(super) fn list(args: &AgentsListArgs) -> Result<(), Failure> {
         note("`innkeeper agents check NAME` starts one and says what it can do; `innkeeper agents add` adds another.");
     }
     Ok(())
-}
-
-/// Returns the version that an agent told when it last ran.
-fn version(candidate: &Candidate) -> Option<String> {
-    let agent = AcpAgent::new(candidate.settings.clone());
-    agent.learned().version.map(|version| one_line(&version, 40))
 }
 
 /// Starts an agent, and prints what it told about itself.

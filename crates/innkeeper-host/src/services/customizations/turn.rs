@@ -122,6 +122,13 @@ impl TurnCustomizations {
         &self.set.awaited
     }
 
+    /// The names of all MCP servers that the host knows of, also of those that are off: an agent that finds the same files
+    /// leaves them to the host.
+    pub fn server_names(&self) -> Vec<String> {
+        let names = self.set.mcp_servers.iter();
+        names.map(|server| server.about.name.clone()).collect()
+    }
+
     /// The declarations of MCP servers, with their enablement. A duplicate of an enabled server is left out.
     pub(crate) fn declared_servers(&self) -> impl Iterator<Item = (&Arc<ServerDeclaration>, bool)> {
         let is_off = |about: &About| self.off.contains(&about.id) || self.off.contains(&about.container);

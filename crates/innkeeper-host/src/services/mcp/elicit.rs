@@ -7,6 +7,8 @@ use innkeeper_core::agent::{AnswerValue, Question, QuestionKind};
 use serde_json::{Map, Number, Value};
 
 use super::visible::defused;
+use super::{Question as Elicitation, QuestionAnswer};
+use crate::agent::{AgentError, EventSink, Response};
 use crate::agent::{Answer, Choice, Form};
 
 /// Maximum fields of one form. More would wear the user down.
@@ -38,6 +40,14 @@ pub(super) fn may_be_visited(url: &str) -> bool {
 
 /// Returns the form that users see. It names the server.
 pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
+    fields_of(
+        format!("The MCP server {server:?} asks: {}", printable(message)),
+        schema,
+    )
+}
+
+/// Returns a form with the fields of a schema.
+fn fields_of(message: String, schema: &Value) -> Form {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
@@ -45,7 +55,7 @@ pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let mut form = Form::new(format!("The MCP server {server:?} asks: {}", printable(message)));
+    let mut form = Form::new(message);
     for (id, field) in fields(schema).take(MAX_FIELDS) {
         let text = |name: &str| field.get(name).and_then(Value::as_str).map(printable);
         let title = text("title");
@@ -59,6 +69,32 @@ pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
         });
     }
     form
+}
+
+impl EventSink {
+    /// Asks the session's users a question that an agent has in the format of MCP: a form with a schema, or a page to
+    /// visit. Dropping the future withdraws the question.
+    ///
+    /// # Errors
+    ///
+    /// When the turn is cancelled.
+    pub async fn elicit(&self, question: Elicitation) -> Result<QuestionAnswer, AgentError> {
+        let (response, content) = match question {
+            Elicitation::Form { message, schema } => {
+                let answer = self.ask(fields_of(printable(&message), &schema)).await?;
+                (answer.response, content(&schema, answer))
+            }
+            Elicitation::Url { message, url } if may_be_visited(&url) => {
+                (self.ask_url(printable(&message), url).await?, Map::new())
+            }
+            Elicitation::Url { .. } | Elicitation::Sampling(_) => return Ok(QuestionAnswer::Declined),
+        };
+        Ok(match response {
+            Response::Accept => QuestionAnswer::Accepted(content),
+            Response::Decline => QuestionAnswer::Declined,
+            Response::Cancel => QuestionAnswer::Cancelled,
+        })
+    }
 }
 
 /// Returns an answer as the server gets it. Its members are in the order of the schema.

@@ -1,8 +1,8 @@
 //! Views of changed files (CHG).
 
 use innkeeper_core::changesets::{
-    ChangedFile, ChangedSide, ChangesetCommand, ChangesetInput, ChangesetSource, ComputedChangeset, FileNote,
-    InvokeOperation, OfferedOperation, OperationError, OperationOutcome, OperationScope,
+    ChangedFile, ChangedSide, ChangesetCommand, ChangesetInput, ChangesetSource, ComputedChangeset, CountedChanges,
+    FileNote, InvokeOperation, OfferedOperation, OperationError, OperationOutcome, OperationScope,
 };
 use innkeeper_core::repository::RepositoryState;
 use innkeeper_core::request::CreateSession;
@@ -278,7 +278,7 @@ fn chg04_chg06_chg07_a_report_becomes_as_few_actions_as_possible() {
 }
 
 #[test]
-fn nothing_is_computed_without_a_subscriber() {
+fn sub08_nothing_is_computed_without_a_subscriber() {
     let (mut stage, conn, channel) = looking();
     stage.unsubscribe(conn, UNCOMMITTED);
     let is_over = |stage: &Stage| {
@@ -328,11 +328,17 @@ fn chg12_chg13_a_review_holds_until_the_content_changes() {
 }
 
 #[test]
-fn chg14_chg15_a_view_is_cleared_when_its_source_moves_and_at_the_end() {
+fn ses28_chg14_chg15_a_view_is_cleared_before_its_session_goes() {
     let (mut stage, conn, _) = looking();
+    stage.subscribe(conn, ROOT);
     stage.dispose(conn, SESSION);
-    let heard = stage.action_types(conn);
-    assert!(heard.contains(&"changeset/cleared".to_owned()), "{heard:?}");
+    let heard = stage.inbox(conn);
+    let is_cleared = |message: &Value| message["params"]["action"]["type"] == "changeset/cleared";
+    let cleared = heard.iter().position(is_cleared);
+    let removed = heard
+        .iter()
+        .position(|message| message["method"] == "root/sessionRemoved");
+    assert!(cleared.is_some() && cleared < removed, "{heard:?}");
     let answer = stage.subscribe(conn, UNCOMMITTED);
     assert_eq!(error(&answer).0, -32001, "{answer}");
 }

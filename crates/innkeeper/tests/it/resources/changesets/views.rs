@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use ahp_types::state::ChangesetStatus;
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
@@ -217,7 +218,7 @@ async fn chg06_chg12_chg13_one_edit_is_one_action_and_ends_its_review() {
     assert_eq!(reviewed(&again), [true, false]);
 }
 
-/// A Git that notes what it is asked.
+/// A Git that notes what it is asked, and that takes long to compare while there is a file `slow` beside it.
 fn noting_git(directory: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let real = std::env::var_os("PATH")
         .into_iter()
@@ -229,8 +230,10 @@ fn noting_git(directory: &std::path::Path) -> (std::path::PathBuf, std::path::Pa
     let (programs, log) = (directory.join("bin"), directory.join("log"));
     std::fs::create_dir(&programs).expect("a directory");
     let script = format!(
-        "#!/bin/sh\nfor word in \"$@\"; do case $word in -*|*=*) ;; *) echo \"$word\" >> '{}'; break;; esac; done\nexec '{}' \"$@\"\n",
+        "#!/bin/sh\nfor word in \"$@\"; do case $word in -*|*=*) ;; *) echo \"$word\" >> '{}'; break;; esac; done\n\
+         if [ \"$word\" = diff-tree ] && [ -e '{}' ]; then sleep 1; fi\nexec '{}' \"$@\"\n",
         log.display(),
+        directory.join("slow").display(),
         real.display()
     );
     let program = programs.join("git");
@@ -239,17 +242,53 @@ fn noting_git(directory: &std::path::Path) -> (std::path::PathBuf, std::path::Pa
     (programs, log)
 }
 
-#[tokio::test]
-async fn chg06_git_computes_nothing_while_no_client_looks() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let (programs, log) = noting_git(directory.path());
+/// A host that finds Git in a directory.
+async fn start_with_git(programs: std::path::PathBuf) -> HostProcess {
     let paths = [
         vec![programs],
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
     ]
     .concat();
     let search = std::env::join_paths(paths).expect("paths");
-    let host = HostProcess::start(options().environment("PATH", search)).await;
+    HostProcess::start(options().environment("PATH", search)).await
+}
+
+#[tokio::test]
+async fn chg04_chg05_only_newer_clients_hear_that_a_view_is_recomputed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (programs, _) = noting_git(directory.path());
+    let host = start_with_git(programs).await;
+    let client = OfficialClient::connect(host.address(), "new").await;
+    let repository = repository();
+    let uris = client.create_session_in("slow", &uri(&repository)).await;
+    let channel = format!("{}/changeset/uncommitted", uris.session);
+    let mut old = RawClient::connect(host.address()).await;
+    old.initialize("old", &["0.9.0"]).await.expect("initialized");
+    for channel in [&uris.session, &channel] {
+        old.call("subscribe", json!({ "channel": channel }))
+            .await
+            .expect("subscribed");
+    }
+    let mut view = Changeset::subscribe(&client, channel.clone()).await;
+    view.shows(&[]).await;
+    std::fs::write(directory.path().join("slow"), "").expect("written");
+    std::fs::write(path(&repository).join("a.txt"), "1\n").expect("written");
+    view.until("it is recomputed", |state| state.status == ChangesetStatus::Recomputing)
+        .await;
+    view.shows(&[("a.txt", 1, 1)]).await;
+    old.notification("the file", |message| {
+        message["params"]["channel"] == channel && message["params"]["action"]["type"] == "changeset/fileSet"
+    })
+    .await;
+    let is_recomputing = |message: &Value| message["params"]["action"]["status"] == "recomputing";
+    assert!(!old.has_notification(is_recomputing));
+}
+
+#[tokio::test]
+async fn chg06_git_computes_nothing_while_no_client_looks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (programs, log) = noting_git(directory.path());
+    let host = start_with_git(programs).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let repository = repository();
     let uris = client.create_session_in("idle", &uri(&repository)).await;
@@ -367,12 +406,9 @@ async fn chg05_clients_of_0_9_follow_review_and_change_files() {
         is_on(message, "changeset/filesReviewChanged") && message["params"]["origin"]["clientId"] == "old"
     })
     .await;
-    // Another edit: the statuses on the way are those that 0.9 knows.
     write("a.txt", "2\n");
     old.notification("the file", |message| is_on(message, "changeset/fileSet"))
         .await;
-    let is_recomputing = |message: &Value| message["params"]["action"]["status"] == "recomputing";
-    assert!(!old.has_notification(is_recomputing));
     let discard =
         json!({ "channel": channel, "operationId": "discard", "target": { "kind": "resource", "resource": file } });
     let done = old.call("invokeChangesetOperation", discard).await.expect("discarded");

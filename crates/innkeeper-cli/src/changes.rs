@@ -150,7 +150,15 @@ fn listed(state: &ChangesetState, directories: &[String]) -> String {
     let count = state.files.len();
     let files = if count == 1 { "file" } else { "files" };
     text.push_str(&format!("{count} {files}, +{added} -{removed}\n"));
+    if let Some(notice) = notice(state) {
+        text.push_str(&format!("{}.\n", one_line(notice, 400)));
+    }
     text
+}
+
+/// The remark of the host about the whole list, such as that it is cut.
+fn notice(state: &ChangesetState) -> Option<&str> {
+    state.files.first()?.meta.as_ref()?.get("innkeeper.notice")?.as_str()
 }
 
 /// The kind of change, and the file.
@@ -261,6 +269,28 @@ mod tests {
         assert!(unified("", "x\n").ends_with("+x\n"));
         assert!(unified("x\n", "").ends_with("-x\n"));
         assert!(unified("", "\u{1b}[2J\n").ends_with("+\u{fffd}[2J\n"), "no escapes");
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        let file = |meta: serde_json::Value| {
+            serde_json::json!({
+                "id": "file:///a",
+                "edit": { "after": { "uri": "file:///a", "content": { "uri": "file:///a" } }, "diff": { "added": 1 } },
+                "_meta": meta,
+            })
+        };
+        let text = |meta: serde_json::Value| {
+            let state = serde_json::json!({ "status": "ready", "files": [file(meta)] });
+            listed(&serde_json::from_value(state).expect("a state"), &[])
+        };
+        assert_eq!(text(serde_json::json!({})), "A /a  +1 -0\n1 file, +1 -0\n");
+        let notice = serde_json::json!({ "innkeeper.notice": "10001 files differ; the first 10000 are shown" });
+        let cut = text(notice);
+        assert!(
+            cut.ends_with("\n10001 files differ; the first 10000 are shown.\n"),
+            "{cut}"
+        );
     }
 
     #[test]

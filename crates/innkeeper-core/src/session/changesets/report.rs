@@ -20,6 +20,9 @@ use crate::ids::ChannelId;
 /// With more changed files than this, the whole list is published at once.
 const MAX_SINGLE: usize = 32;
 
+/// In `_meta` of the first file: what users should know about the whole list.
+const NOTICE: &str = "innkeeper.notice";
+
 impl Host {
     /// A view is computed again, which takes a while: its files stay.
     pub(super) fn changeset_computing(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
@@ -59,7 +62,7 @@ impl Host {
         let ComputedChangeset {
             files,
             operations,
-            notice: _,
+            notice,
         } = *computed;
         let fingerprints: HashMap<String, String> = files
             .iter()
@@ -69,7 +72,12 @@ impl Host {
         let source = open.source().clone();
         let is_reviewed =
             |file: &ChangedFile| reviews.is_some_and(|reviews| reviews.holds(&source, file.id(), &file.fingerprint()));
-        let next: Vec<ChangesetFile> = files.iter().map(|file| shown(file, is_reviewed(file))).collect();
+        let mut next: Vec<ChangesetFile> = files.iter().map(|file| shown(file, is_reviewed(file))).collect();
+        if let (Some(notice), Some(first)) = (notice, next.first_mut()) {
+            // The state of a changeset has no place for a remark.
+            let meta = first.meta.get_or_insert_default();
+            meta.insert(NOTICE.to_owned(), Value::String(notice));
+        }
         let operations = shown_operations(&operations, open.state().operations.as_deref().unwrap_or_default());
         let is_first = open.state().status == ChangesetStatus::Computing;
         let actions = difference(&open.state().files, &next);

@@ -278,6 +278,22 @@ fn chg04_chg06_chg07_a_report_becomes_as_few_actions_as_possible() {
 }
 
 #[test]
+fn chg07_a_remark_about_the_list_is_shown_with_its_first_file() {
+    let (mut stage, conn, channel) = looking();
+    let computed = ComputedChangeset {
+        files: vec![file("a", "1"), file("b", "1")],
+        operations: vec![operation(None)],
+        notice: Some("10001 files differ".to_owned()),
+    };
+    let outcome = Ok(Box::new(computed));
+    stage.handle(ChangesetInput::Computed { channel, outcome }.into());
+    let files = stage.state(UNCOMMITTED)["files"].clone();
+    assert_eq!(files[0]["_meta"]["innkeeper.notice"], "10001 files differ");
+    assert_eq!(files[1].get("_meta"), None);
+    stage.inbox(conn);
+}
+
+#[test]
 fn sub08_nothing_is_computed_without_a_subscriber() {
     let (mut stage, conn, channel) = looking();
     stage.unsubscribe(conn, UNCOMMITTED);

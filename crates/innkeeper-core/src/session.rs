@@ -106,6 +106,8 @@ pub(crate) struct Session {
     pub(crate) edits: SessionEdits,
     /// The files that users have reviewed.
     pub(crate) reviews: Reviews,
+    /// Its changes on disk, if they were counted.
+    pub(crate) counted: Option<ChangesSummary>,
 }
 
 /// The request for reports about a session's creation, and the last report (ROOT-17).
@@ -167,6 +169,7 @@ impl Session {
             waiting_choices: Vec::new(),
             edits: SessionEdits::default(),
             reviews: Reviews::default(),
+            counted: None,
         }
     }
 
@@ -202,6 +205,7 @@ impl Session {
             waiting_choices: Vec::new(),
             edits: document.edits,
             reviews: document.reviews,
+            counted: document.counted,
         }
     }
 
@@ -296,11 +300,19 @@ impl Session {
             resource: self.uri.to_string(),
             created_at: self.created_at.clone(),
             modified_at: self.modified_at().to_owned(),
-            changes: all_changes(&state.chats).or_else(|| repository::changes(meta)),
+            changes: self.changes(),
             meta: repository::summary_meta(meta),
             chats: Some(state.chats.iter().map(compact).collect()),
             default_chat: state.default_chat.clone(),
         }
+    }
+
+    /// Its changes as they were counted on disk; else as its tools reported them, and without tools those that are not
+    /// committed (SES-17).
+    fn changes(&self) -> Option<ChangesSummary> {
+        let reported = || all_changes(&self.state.chats);
+        let uncommitted = || repository::changes(self.state.meta.as_ref());
+        self.counted.clone().or_else(reported).or_else(uncommitted)
     }
 
     /// Whether a user archived it.

@@ -1,12 +1,13 @@
 //! The changes of sessions: views of what differs, records of the files around turns, and operations.
 //!
 //! `root.rs` finds repositories, `snapshot.rs` turns the files on disk into a tree of Git, `diff.rs` compares trees,
-//! `points.rs` stores the trees around turns, and `edits.rs` has the files outside of repositories. `compute.rs` puts
+//! `points.rs` stores the trees around turns, `count.rs` counts changes for summaries, and `edits.rs` has the files outside of repositories. `compute.rs` puts
 //! them together, `follow.rs` decides when, and `operations.rs` changes files. `worktree.rs` makes work trees for
 //! sessions, and `collect.rs` removes stored objects.
 
 mod collect;
 mod compute;
+mod count;
 mod diff;
 mod edits;
 mod follow;
@@ -27,8 +28,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use innkeeper_host::changes::{
-    Changes, ChangesSink, ChangesetView, ComputedChangeset, OperationError, OperationOutcome, OperationRequest,
-    TurnMoment,
+    Changes, ChangesSink, ChangesetView, ComputedChangeset, CountedChanges, OperationError, OperationOutcome,
+    OperationRequest, TurnMoment, TurnPhase,
 };
 use innkeeper_host::contents::Contents;
 use innkeeper_host::customizations::Following;
@@ -220,9 +221,14 @@ impl Changes for LocalChanges {
         Following::new(EndsWithGuard(task.abort_handle()))
     }
 
-    async fn record(&self, moment: TurnMoment) {
-        self.inner.record(moment).await;
+    async fn record(&self, moment: TurnMoment) -> Option<CountedChanges> {
+        let counted = self.inner.record(moment).await;
         collect_grown(&self.inner);
+        counted
+    }
+
+    async fn count(&self, session: &str, directories: &[String]) -> Option<CountedChanges> {
+        self.inner.count(session, directories).await
     }
 
     async fn invoke(&self, view: ChangesetView, request: OperationRequest) -> Result<OperationOutcome, OperationError> {
@@ -351,7 +357,7 @@ impl Inner {
     }
 
     /// Records the files of a session around a turn.
-    async fn record(&self, moment: TurnMoment) {
+    async fn record(&self, moment: TurnMoment) -> Option<CountedChanges> {
         let _in_use = self.in_use.read().await;
         let paths = moment
             .directories
@@ -360,10 +366,13 @@ impl Inner {
         let paths: Vec<PathBuf> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
         let mut roots = match Root::all(&self.git, &paths).await {
             Ok(roots) if !roots.is_empty() => roots,
-            Ok(_) => return,
-            Err(problem) => return tracing::debug!(problem, "the files of a turn are not recorded"),
+            Ok(_) => return None,
+            Err(problem) => {
+                tracing::debug!(problem, "the files of a turn are not recorded");
+                return None;
+            }
         };
-        let mut trees = HashMap::new();
+        let (mut trees, mut taken) = (HashMap::new(), Vec::new());
         let mut next = 0;
         // Snapshots find further repositories.
         while let Some(root) = roots.get(next).cloned() {
@@ -372,7 +381,8 @@ impl Inner {
             match self.snapshot(&root).await {
                 Ok(snapshot) => {
                     self.add_nested(&mut roots, &paths, &snapshot.nested).await;
-                    trees.insert(root.path.clone(), snapshot.tree);
+                    trees.insert(root.path.clone(), snapshot.tree.clone());
+                    taken.push((root, snapshot));
                 }
                 Err(problem) => tracing::warn!(problem, "the files of a turn are not recorded"),
             }
@@ -385,6 +395,10 @@ impl Inner {
         let stored = self.points(&moment.session, |points| points.add(point));
         if let Err(error) = stored {
             tracing::warn!(%error, "the files of a turn could not be recorded");
+        }
+        match moment.phase {
+            TurnPhase::Before => None,
+            TurnPhase::After => self.count_between(&moment.session, &paths, taken).await,
         }
     }
 

@@ -29,8 +29,9 @@ pub(crate) use open::Changesets;
 pub use operation::{ChangesetCommand, InvokeOperation};
 pub(crate) use reviews::Reviews;
 pub use view::{
-    ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, FileNote, OfferedOperation,
-    OperationError, OperationOutcome, OperationRequest, OperationScope, OperationTarget, RecordedEdit,
+    ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, CountedChanges, FileNote,
+    OfferedOperation, OperationError, OperationOutcome, OperationRequest, OperationScope, OperationTarget,
+    RecordedEdit,
 };
 
 use crate::core::{ChannelPart, Cx, Departure, Host, SessionRemoval, Timer, never};
@@ -59,6 +60,13 @@ pub enum ChangesetInput {
         channel: ChannelId,
         /// The changes, or a sentence for users.
         outcome: Result<Box<ComputedChangeset>, String>,
+    },
+    /// The changes of a session on disk were counted.
+    Counted {
+        /// The URI of the session.
+        session: Arc<str>,
+        /// The changes since it began.
+        changes: CountedChanges,
     },
     /// A worktree for a new session was made, or cannot be.
     Isolated {
@@ -111,6 +119,7 @@ impl ChannelPart for Changesets {
         match input {
             ChangesetInput::Computing { channel } => host.changeset_computing(cx, channel),
             ChangesetInput::Computed { channel, outcome } => host.changeset_computed(cx, channel, outcome),
+            ChangesetInput::Counted { session, changes } => host.changes_counted(cx, &session, changes),
             ChangesetInput::Isolated { session, outcome } => host.isolated(cx, session, outcome),
             ChangesetInput::OperationDone {
                 conn,

@@ -174,6 +174,7 @@ impl Host {
             edits: session.edits.clone(),
             reviews: session.reviews.clone(),
             is_draft: session.is_draft(),
+            counted: session.counted.clone(),
             imported: false,
         };
         let record = SessionRecord {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use innkeeper_core::changesets::ChangesetInput;
 pub use innkeeper_core::changesets::{
-    ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, FileNote, OfferedOperation,
-    OperationError, OperationOutcome, OperationRequest, OperationScope, OperationTarget, RecordedEdit,
+    ChangedFile, ChangedSide, ChangesetSource, ChangesetView, ComputedChangeset, CountedChanges, FileNote,
+    OfferedOperation, OperationError, OperationOutcome, OperationRequest, OperationScope, OperationTarget,
+    RecordedEdit,
 };
 use innkeeper_core::{ChannelId, Input};
 use tokio::sync::{Notify, mpsc};
@@ -29,8 +30,15 @@ pub trait Changes: Send + Sync + 'static {
     /// Computes a view, and again when its files change or `again` asks for it, until the returned value is dropped.
     fn follow(&self, view: ChangesetView, again: Arc<Notify>, sink: ChangesSink) -> Following;
 
-    /// Records the files before or after a turn. The turn waits for it.
-    async fn record(&self, moment: TurnMoment);
+    /// Records the files before or after a turn. The turn waits for it. After a turn it counts what differs since the
+    /// session began; `None` if that is not known.
+    async fn record(&self, moment: TurnMoment) -> Option<CountedChanges>;
+
+    /// Counts what differs in some directories, as URIs, since a session began; `None` if that is not known.
+    async fn count(&self, session: &str, directories: &[String]) -> Option<CountedChanges> {
+        let _ = (session, directories);
+        None
+    }
 
     /// Carries out an operation on a view.
     ///
@@ -102,7 +110,9 @@ impl Changes for NoChanges {
         Following::new(())
     }
 
-    async fn record(&self, _: TurnMoment) {}
+    async fn record(&self, _: TurnMoment) -> Option<CountedChanges> {
+        None
+    }
 
     async fn invoke(&self, _: ChangesetView, _: OperationRequest) -> Result<OperationOutcome, OperationError> {
         Err(OperationError::Failed("this host computes no changes".to_owned()))

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
 use innkeeper_host::changes::{
-    Changes, ChangesSink, ChangesetView, OperationError, OperationOutcome, OperationRequest, TurnMoment,
+    Changes, ChangesSink, ChangesetView, CountedChanges, OperationError, OperationOutcome, OperationRequest, TurnMoment,
 };
 use innkeeper_host::contents::Contents;
 use innkeeper_host::customizations::Following;
@@ -337,7 +337,9 @@ impl Changes for SessionFiles {
         Following::new(())
     }
 
-    async fn record(&self, _: TurnMoment) {}
+    async fn record(&self, _: TurnMoment) -> Option<CountedChanges> {
+        None
+    }
 
     async fn invoke(&self, _: ChangesetView, _: OperationRequest) -> Result<OperationOutcome, OperationError> {
         Err(OperationError::Failed("not in this test".to_owned()))

@@ -1,5 +1,6 @@
 //! Changes in real repositories: every view, every kind of file, and every operation.
 
+mod counts;
 mod nested;
 mod operations;
 mod stores;
@@ -12,8 +13,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use innkeeper_host::changes::{
-    ChangedFile, Changes as _, ChangesetSource, ChangesetView, ComputedChangeset, OperationError, OperationRequest,
-    OperationTarget, RecordedEdit, TurnMoment, TurnPhase,
+    ChangedFile, Changes as _, ChangesetSource, ChangesetView, ComputedChangeset, CountedChanges, OperationError,
+    OperationRequest, OperationTarget, RecordedEdit, TurnMoment, TurnPhase,
 };
 use innkeeper_host::contents::content::ContentUri;
 use innkeeper_host::contents::{ContentLimits, Contents as _, MemoryContents, content, content_name};
@@ -140,14 +141,14 @@ impl TestRepository {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    async fn turn(&self, turn: &str, phase: TurnPhase) {
+    async fn turn(&self, turn: &str, phase: TurnPhase) -> Option<CountedChanges> {
         let moment = TurnMoment {
             session: SESSION.into(),
             directories: self.view(Session).directories,
             turn: turn.to_owned(),
             phase,
         };
-        self.changes.record(moment).await;
+        self.changes.record(moment).await
     }
 
     async fn invoke(

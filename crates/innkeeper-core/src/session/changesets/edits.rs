@@ -1,5 +1,5 @@
 //! The files that tools of a session changed, and where their former contents are. Outside of repositories, this is
-//! all that is known about changes.
+//! all that is known about changes. In repositories, changes are counted on disk after each turn and operation.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ahp_types::state::{ChangesSummary, FileEditDiffStats, ToolResultContent};
 use serde::{Deserialize, Serialize};
 
-use super::RecordedEdit;
+use super::{CountedChanges, RecordedEdit};
 use crate::core::{Cx, Host, never};
 use crate::ids::ChannelId;
 
@@ -129,5 +129,41 @@ impl Host {
         };
         chat.model.edit(|head| head.changes = Some(changes));
         self.mark_dirty(chat_id);
+        // Until they are counted at the end of the turn.
+        if let Some(session) = self.sessions.get_mut(&session_id)
+            && let Some(counted) = &mut session.counted
+        {
+            counted.additions = sum(counted.additions, added);
+            counted.deletions = sum(counted.deletions, removed);
+        }
+    }
+
+    /// The changes of a session were counted on disk. They take the place of the sums of what tools reported. A chat
+    /// that shares its session with others keeps its own sums, because files do not tell which chat changed them.
+    pub(super) fn changes_counted(&mut self, cx: &mut Cx<'_>, session: &str, counted: CountedChanges) {
+        let number = |count: u64| i64::try_from(count).ok();
+        let changes = ChangesSummary {
+            files: number(counted.files),
+            additions: number(counted.additions),
+            deletions: number(counted.deletions),
+        };
+        let found = self.channels.find(session);
+        let found = found.and_then(|id| Some((id, self.sessions.get_mut(&id)?)));
+        let Some((session_id, session)) = found else {
+            // It was deleted while its files were counted.
+            return;
+        };
+        let only = match session.chats.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        };
+        session.counted = Some(changes.clone());
+        self.mark_dirty(session_id);
+        self.touched.note_session(session_id);
+        if let Some((chat_id, chat)) = only.and_then(|id| Some((id, self.chats.get_mut(&id)?))) {
+            chat.model.edit(|head| head.changes = Some(changes));
+            self.mark_dirty(chat_id);
+            self.sync_catalogue_entry(cx, chat_id);
+        }
     }
 }

@@ -67,6 +67,17 @@ pub struct ComputedChangeset {
     pub notice: Option<String>,
 }
 
+/// The number of changed files and lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CountedChanges {
+    /// Changed files.
+    pub files: u64,
+    /// Added lines.
+    pub additions: u64,
+    /// Removed lines.
+    pub deletions: u64,
+}
+
 /// A changed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ahp_types::state::{ChatState, RootState, SessionState};
+use ahp_types::state::{ChangesSummary, ChatState, RootState, SessionState};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,6 +51,9 @@ pub(crate) struct SessionDocument {
     /// The files that users have reviewed.
     #[serde(default, skip_serializing_if = "Reviews::is_empty")]
     pub(crate) reviews: Reviews,
+    /// Its changes on disk, if they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counted: Option<ChangesSummary>,
     /// Whether no user has written in it yet. Earlier versions persisted every session from the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_draft: bool,

@@ -294,6 +294,52 @@ fn chg07_a_remark_about_the_list_is_shown_with_its_first_file() {
 }
 
 #[test]
+fn ses17_changes_on_disk_replace_those_that_tools_reported() {
+    let mut stage = Stage::able(config());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, Map::new());
+    stage.opened(Ok(()));
+    stage.subscribe(conn, SESSION);
+    stage.dispatch(conn, SESSION, 1, title("Fix it"));
+    let count = |stage: &mut Stage, files, additions, deletions| {
+        let changes = CountedChanges {
+            files,
+            additions,
+            deletions,
+        };
+        let session = SESSION.into();
+        stage.handle(ChangesetInput::Counted { session, changes }.into());
+    };
+    let listed = |stage: &mut Stage| stage.list(conn, None, None)["result"]["items"][0]["changes"].clone();
+    let of_chat = |stage: &Stage| stage.state(SESSION)["chats"][0]["changes"].clone();
+    let expected =
+        |files, additions, deletions| json!({ "files": files, "additions": additions, "deletions": deletions });
+    assert_eq!(listed(&mut stage), Value::Null);
+    count(&mut stage, 2, 5, 1);
+    assert_eq!(
+        (listed(&mut stage), of_chat(&stage)),
+        (expected(2, 5, 1), expected(2, 5, 1))
+    );
+    // After a revert there is nothing left.
+    count(&mut stage, 0, 0, 0);
+    assert_eq!(
+        (listed(&mut stage), of_chat(&stage)),
+        (expected(0, 0, 0), expected(0, 0, 0))
+    );
+    // With several chats, the files do not tell which of them changed them.
+    stage.create_chat(conn, new_chat(SESSION, "ahp-chat:/second"));
+    stage.opened(Ok(()));
+    count(&mut stage, 1, 1, 0);
+    assert_eq!(
+        (listed(&mut stage), of_chat(&stage)),
+        (expected(1, 1, 0), expected(0, 0, 0))
+    );
+    // A session that is gone.
+    stage.dispose(conn, SESSION);
+    count(&mut stage, 1, 1, 0);
+}
+
+#[test]
 fn sub08_nothing_is_computed_without_a_subscriber() {
     let (mut stage, conn, channel) = looking();
     stage.unsubscribe(conn, UNCOMMITTED);

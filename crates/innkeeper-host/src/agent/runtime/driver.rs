@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::agent::{Attachment, PastTurns};
+use innkeeper_core::changesets::ChangesetInput;
 use innkeeper_core::{ChannelId, ClientId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
 use innkeeper_std::sync::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -67,16 +68,18 @@ impl fmt::Debug for RecordedTurns {
 }
 
 impl RecordedTurns {
-    /// Records the files of a turn. A repository that does not answer costs the record, and not the turn.
-    async fn record(&self, moment: Option<TurnMoment>, phase: TurnPhase) {
-        let Some(moment) = moment else {
-            // Only turns in a directory with recorded changes have a moment.
-            return;
-        };
+    /// Records the files of a turn, and returns the changes of its session if they were counted. A repository that does
+    /// not answer costs the record, and not the turn.
+    async fn record(&self, moment: Option<TurnMoment>, phase: TurnPhase) -> Option<ChangesetInput> {
+        let moment = moment?;
+        let session = Arc::clone(&moment.session);
         let recording = self.0.record(TurnMoment { phase, ..moment });
-        if tokio::time::timeout(RECORD_TIME, recording).await.is_err() {
+        let Ok(counted) = tokio::time::timeout(RECORD_TIME, recording).await else {
             tracing::warn!(?phase, "the files of a turn could not be recorded in time");
-        }
+            return None;
+        };
+        let changes = counted?;
+        Some(ChangesetInput::Counted { session, changes })
     }
 
     /// The moment before a turn, if its files are recorded: a turn without directories changes none.
@@ -465,7 +468,10 @@ impl Task {
                 }
             };
             let end = turn.instrument(span.clone()).await;
-            recorded.record(moment, TurnPhase::After).await;
+            if let Some(counted) = recorded.record(moment, TurnPhase::After).await {
+                let counted = Message::Core(Input::from(counted));
+                let _ = self.link.deps.waker.inbox().send(counted).await;
+            }
             tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
             if let Some(request) = app_request {
                 // A request of a turn that ended before it was served.

@@ -75,10 +75,11 @@ impl FollowedChanges {
                     // The host is going away.
                     return;
                 };
-                let changes = self.changes();
+                let (changes, inbox) = (self.changes(), handles.weak_inbox());
                 let agent = writer.as_ref().and_then(|writer| agents.get(&writer.provider));
                 handles.tasks().spawn(async move {
                     let operation = request.id.clone();
+                    let (session, directories) = (Arc::clone(&view.session), view.directories.clone());
                     if let Some((writer, agent)) = writer.zip(agent) {
                         let suggesting = AssertUnwindSafe(suggested_message(&*changes, &view, &*agent, *writer));
                         if let Ok(Some(message)) = suggesting.catch_unwind().await {
@@ -102,6 +103,12 @@ impl FollowedChanges {
                         }))
                     };
                     open.send(done).await;
+                    if let Some(changes) = changes.count(&session, &directories).await
+                        && let Some(inbox) = inbox.upgrade()
+                    {
+                        let counted = Input::from(ChangesetInput::Counted { session, changes });
+                        let _ = inbox.send(Message::Core(counted)).await;
+                    }
                 });
             }
             ChangesCommand::Isolate {

@@ -285,6 +285,48 @@ async fn chg04_chg05_only_newer_clients_hear_that_a_view_is_recomputed() {
 }
 
 #[tokio::test]
+async fn ses17_changes_of_commands_and_operations_count_too() {
+    let (_host, client) = start_with_client().await;
+    let repository = repository();
+    let uris = client.create_session_in("on disk", &uri(&repository)).await;
+    let run = async |turn: &str, command: &str| {
+        client
+            .start_turn(&uris.chat, turn, &format!("/terminal {command}"))
+            .await;
+        let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+        client.decide(&wait, json!({ "approved": true })).await;
+        client.turn_end(&uris.chat, turn).await;
+    };
+    let counts = async |expected: (i64, i64, i64)| {
+        let begun = std::time::Instant::now();
+        loop {
+            let listed = client.listed(&uris.session).await;
+            let counted = listed.changes.clone().unwrap_or_default();
+            let counted = (counted.files, counted.additions, counted.deletions);
+            if counted == (Some(expected.0), Some(expected.1), Some(expected.2)) {
+                break;
+            }
+            assert!(
+                begun.elapsed() < std::time::Duration::from_secs(60),
+                "{expected:?}: {listed:?}"
+            );
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    run("t1", "echo two >> a.txt; echo x > new.txt").await;
+    counts((2, 2, 0)).await;
+    run("t2", "echo three >> a.txt; rm new.txt").await;
+    counts((1, 2, 0)).await;
+    let mut view = Changeset::subscribe(&client, format!("{}/changeset/session", uris.session)).await;
+    view.shows(&[("a.txt", 2, 0)]).await;
+    view.invoke("discard", json!({})).await.expect("reverted");
+    counts((0, 0, 0)).await;
+    view.invoke("undo-discard", json!({})).await.expect("undone");
+    counts((1, 2, 0)).await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
 async fn chg06_git_computes_nothing_while_no_client_looks() {
     let directory = tempfile::tempdir().expect("a directory");
     let (programs, log) = noting_git(directory.path());

@@ -4,6 +4,7 @@ mod agents;
 mod ci;
 mod compatibility;
 mod conformance;
+mod editors;
 mod faults;
 mod nightly;
 mod process;
@@ -28,6 +29,7 @@ commands:
   ci                     run everything that must be green before a commit, stopping at the first failure
   compatibility          write docs/compatibility.md from the scenarios of the published clients
   conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
+  editors                install real ACP clients from npm and PyPI and play a scenario with each of them
   faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
   nightly                run what takes too long for every commit: benchmarks, a soak, 100,000 seeds, all faults
   vscode [--only WINDOW] play a day's work in VS Code against the host; WINDOW is editor or agents
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace, Counts::Check)),
         ["tidy", "--lower"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace, Counts::Lower)),
         ["agents"] => Workspace::locate().and_then(|workspace| agents::run(&workspace)),
+        ["editors"] => Workspace::locate().and_then(|workspace| editors::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace)),
         ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
         ["vscode", more @ ..] => Workspace::locate().and_then(|workspace| vscode::run(&workspace, more)),

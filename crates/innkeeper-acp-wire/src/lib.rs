@@ -10,6 +10,7 @@ use std::io;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 pub use message::{Incoming, RpcError, code};
 
@@ -25,6 +26,7 @@ const OUTGOING: usize = 64;
 pub struct Wire {
     outgoing: mpsc::Sender<String>,
     incoming: mpsc::Receiver<Incoming>,
+    writer: JoinHandle<()>,
     next_id: i64,
 }
 
@@ -44,11 +46,12 @@ impl Wire {
     ) -> Self {
         let (outgoing, to_write) = mpsc::channel(OUTGOING);
         let (read, incoming) = mpsc::channel(INCOMING);
-        tokio::spawn(write(input, to_write));
+        let writer = tokio::spawn(write(input, to_write));
         tokio::spawn(read_all(output, read));
         Self {
             outgoing,
             incoming,
+            writer,
             next_id: 0,
         }
     }
@@ -84,6 +87,13 @@ impl Wire {
             Some(incoming) => Ok(incoming),
             None => Err(Closed("it closed its output".to_owned())),
         }
+    }
+
+    /// Waits until everything is written, and closes our end.
+    pub async fn finish(self) {
+        drop(self.outgoing);
+        // A writer that panicked has nothing more to write.
+        let _ = self.writer.await;
     }
 
     async fn send(&self, message: &Value) -> Result<(), Closed> {

@@ -70,7 +70,11 @@ impl RpcError {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        json!({ "code": self.code, "message": self.message })
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let Some(data) = &self.data {
+            error["data"] = data.clone();
+        }
+        error
     }
 
     /// Returns the message with the details that some programs put beside it.
@@ -160,5 +164,7 @@ mod tests {
             panic!("{refused:?}");
         };
         assert_eq!((error.code, error.in_words().as_str()), (400, "no: bad key"));
+        let expected = json!({ "code": 400, "message": "no", "data": { "details": "bad key" } });
+        assert_eq!(error.to_json(), expected);
     }
 }

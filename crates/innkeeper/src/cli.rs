@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use innkeeper_cli::ClientCommand;
 use innkeeper_cli::args::{CommonArgs, SessionsArgs};
 use innkeeper_cli::failure::exit_code_table;
+use innkeeper_editor::args::AcpArgs;
 use innkeeper_tui::args::ChatArgs;
 
 use crate::address::ListenAddress;
@@ -48,6 +49,12 @@ pub(crate) enum Command {
     /// Quitting leaves the host and all turns running, and `innkeeper chat` comes back to them. F1 shows all keys.
     #[command(after_long_help = exit_code_table())]
     Chat(ChatArgs),
+    /// Serve an editor that speaks the Agent Client Protocol (ACP), on standard input and output; starts a host if none
+    /// runs.
+    ///
+    /// The editor starts this command itself. docs/editors.md has the configuration of each.
+    #[command(after_long_help = exit_code_table())]
+    Acp(AcpArgs),
     /// List, show, export, import, delete, restore or prune sessions; lists by default.
     ///
     /// Uses the host that runs on the data directory; without one, the persisted sessions themselves.

@@ -2,8 +2,8 @@
 
 mod address;
 mod agents;
-mod chat;
 mod cli;
+mod clients;
 mod config;
 mod customizations;
 mod devices;
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => return serve::run(args),
-        Command::Chat(args) => chat::run(args)?,
+        Command::Chat(args) => clients::chat(args)?,
+        Command::Acp(args) => clients::acp(args)?,
         Command::Sessions(args) => sessions::run(args)?,
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,

@@ -23,8 +23,9 @@ enum Layer {
     Sibling,
     /// The client commands: AHP clients that reach the host only through the protocol.
     Client,
-    /// The full-screen client, which shares its connection and texts with the client commands. It reaches the host only
-    /// through the protocol, too: neither it nor what it builds on may use a crate of the host.
+    /// A client with a surface of its own, the full screen or an editor, which shares its connection and texts with the
+    /// client commands. It reaches the host only through the protocol, too: neither it nor what it builds on may use a
+    /// crate of the host.
     Screen,
     /// The program, which wires everything together.
     Program,
@@ -194,6 +195,11 @@ const TABLE: &[Row] = &[
     },
     Row {
         name: "innkeeper-tui",
+        layer: Layer::Screen,
+        outside: Outside::AllBut(&["anyhow"]),
+    },
+    Row {
+        name: "innkeeper-editor",
         layer: Layer::Screen,
         outside: Outside::AllBut(&["anyhow"]),
     },
@@ -376,8 +382,10 @@ mod tests {
         ] {
             let bad = package("innkeeper-cli", &[(inside, None)]);
             assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
-            let bad = package("innkeeper-tui", &[(inside, None)]);
-            assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
+            for screen in ["innkeeper-tui", "innkeeper-editor"] {
+                let bad = package(screen, &[(inside, None)]);
+                assert_eq!(refused(TABLE, &bad).len(), 1, "{screen} {inside}");
+            }
         }
         let good = package("innkeeper-tui", &[("innkeeper-cli", None)]);
         assert!(refused(TABLE, &good).is_empty());

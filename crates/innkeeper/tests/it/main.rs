@@ -8,6 +8,7 @@ mod agents;
 mod cli;
 mod customizations;
 mod durable;
+mod editor;
 mod keys;
 mod mcp;
 mod mcp_servers;

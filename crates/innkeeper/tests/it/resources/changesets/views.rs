@@ -288,7 +288,7 @@ async fn chg04_chg05_only_newer_clients_hear_that_a_view_is_recomputed() {
 async fn ses17_changes_of_commands_and_operations_count_too() {
     let (_host, client) = start_with_client().await;
     let repository = repository();
-    let uris = client.create_session_in("on disk", &uri(&repository)).await;
+    let uris = client.create_session_in("on-disk", &uri(&repository)).await;
     let run = async |turn: &str, command: &str| {
         client
             .start_turn(&uris.chat, turn, &format!("/terminal {command}"))

@@ -1,4 +1,4 @@
-//! `innkeeper chat`: the full-screen client, which starts a host if none runs.
+//! Starts a host that outlives the client that needs one.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,10 +10,7 @@ use innkeeper_cli::args::CommonArgs;
 use innkeeper_cli::connection::link::StartHost;
 use innkeeper_cli::discovery::{DataDir, Endpoint};
 use innkeeper_cli::failure::{Failure, Kind};
-use innkeeper_tui::args::ChatArgs;
 use tokio::time::Instant;
-
-use crate::data_dir;
 
 /// The log of a host that the client started, in the data directory.
 const LOG_FILE: &str = "host.log";
@@ -22,21 +19,16 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two looks whether it listens.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the client.
-pub(crate) fn run(args: ChatArgs) -> Result<(), Failure> {
-    let dir = data_dir(&args.connect.common)?;
-    let common = args.connect.common.clone();
-    let start_host: StartHost = Box::new({
-        let dir = dir.clone();
-        move || {
-            let host = DetachedHost {
-                dir: dir.clone(),
-                common: common.clone(),
-            };
-            Box::pin(async move { host.start().await })
-        }
-    });
-    innkeeper_cli::block_on(innkeeper_tui::run(dir, args, start_host))
+/// Returns the way to start a host on a data directory.
+pub(super) fn start_host(dir: &DataDir, common: &CommonArgs) -> StartHost {
+    let (dir, common) = (dir.clone(), common.clone());
+    Box::new(move || {
+        let host = DetachedHost {
+            dir: dir.clone(),
+            common: common.clone(),
+        };
+        Box::pin(async move { host.start().await })
+    })
 }
 
 /// A host that outlives this process.

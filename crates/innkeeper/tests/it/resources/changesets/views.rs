@@ -321,8 +321,6 @@ async fn ses17_changes_of_commands_and_operations_count_too() {
     view.shows(&[("a.txt", 2, 0)]).await;
     view.invoke("discard", json!({})).await.expect("reverted");
     counts((0, 0, 0)).await;
-    view.invoke("undo-discard", json!({})).await.expect("undone");
-    counts((1, 2, 0)).await;
     client.assert_converged().await;
 }
 

@@ -3,7 +3,7 @@
 use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::state::Snapshot;
 use innkeeper_acp_wire::{Incoming, RpcError};
-use innkeeper_cli::connection::link::{HostInfo, LinkEvent, Order, Ticket};
+use innkeeper_cli::connection::link::{LinkEvent, Order, Ticket};
 use serde_json::{Value, json};
 
 use super::{Editor, Outgoing};
@@ -45,8 +45,7 @@ impl Rig {
             editor: Editor::new(None),
             seq: 0,
         };
-        rig.editor
-            .handle_link(LinkEvent::Connected(Box::new(HostInfo::default())));
+        rig.editor.handle_link(LinkEvent::Connected(Box::default()));
         rig.ask(
             1,
             "session/load",
@@ -295,8 +294,7 @@ fn a_message_that_the_host_never_had_is_given_back() {
     rig.editor.handle_link(LinkEvent::Sessions(Vec::new()));
     assert_eq!(rig.answers(), []);
     rig.editor.handle_link(LinkEvent::Lost("cut".to_owned()));
-    rig.editor
-        .handle_link(LinkEvent::Connected(Box::new(HostInfo::default())));
+    rig.editor.handle_link(LinkEvent::Connected(Box::default()));
     rig.editor.handle_link(LinkEvent::Sessions(Vec::new()));
     let answers = rig.answers();
     let [(2, Err(error))] = &answers[..] else {

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 
 use crate::process::{capture, command_line, run as run_command, step};
 use crate::tidy;
-use crate::web;
 use crate::workspace::Workspace;
 
 /// The seed of property tests in CI: the result of a commit must not depend on luck. Other test runs
@@ -41,7 +40,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }
-    web::run_if_possible(workspace)?;
     cargo(
         workspace,
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],

@@ -31,17 +31,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// Runs all checks whose programs are installed, and says which are skipped.
-pub(crate) fn run_if_possible(workspace: &Workspace) -> Result<()> {
-    match missing() {
-        Some(reason) => {
-            println!("\n{reason}: the tests of the web app are skipped");
-            Ok(())
-        }
-        None => check(workspace),
-    }
-}
-
 /// Returns why the checks cannot run.
 fn missing() -> Option<String> {
     let Some(version) = output("node", &["--version"]) else {
